@@ -1,4 +1,4 @@
-"""Exact and fast speculative decoding with draft trees. Importing this package does not import torch."""
+"""Lossless, fast speculative decoding with draft trees. Importing this package does not import torch."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

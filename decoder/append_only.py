@@ -1,5 +1,5 @@
 """Append-only sequences. Successive versions share one list: each version stores a reference to the list and its own
-length, since copying the list for each version would make the time of a run quadratic.
+length, since copying the list for each version would take time quadratic in the length of a text.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """Whether the first items equal `other`; items are compared only if the two views have different lists."""
+        """Whether this view begins with the items of `other`; compares items only if the views use different lists."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
@@ -74,7 +74,7 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """Index of the first occurrence of each 8-gram. Logs that extend this log share the dict."""
+        """Index of the first occurrence of each 8-gram; shared by all logs whose tokens are views of one list."""
 
     @property
     def runs(self) -> int:

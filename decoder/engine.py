@@ -1,5 +1,5 @@
 """A pair of models, with the costs and acceptance probabilities that all texts of the pair share. This module alone
-chooses whether the host or CUDA graphs drive a text's rounds.
+decides whether the rounds of a text run on the host or in CUDA graphs.
 """
 
 import functools
@@ -38,9 +38,9 @@ class Engine:
 
     pair: Pair
     exact: bool = False
-    """Whether the target is batch-invariant, so that every method writes exactly the text of `ar`."""
+    """Whether the target is batch-invariant, so that every method writes exactly the text of plain decoding (`ar`)."""
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
-    """Caches and CUDA graphs for texts whose rounds run on the device; None without CUDA graphs."""
+    """KV caches and CUDA graphs for texts whose rounds run on the device; None without CUDA graphs."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """Costs by text length; the key n, a power of two, stands for texts of n / 2 to n - 1 tokens."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
@@ -48,13 +48,13 @@ class Engine:
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance probabilities in sampling with a draft that knows the target's noise."""
+    """Acceptance probabilities in sampling with a draft that uses the target's sampling noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance probabilities in sampling with a draft that does not know the target's noise."""
+    """Acceptance probabilities in sampling with a draft that does not use the target's sampling noise."""
     scorer: Scorer = field(default_factory=Scorer, compare=False, repr=False)
-    """State for judging near ties; kept between texts while memory suffices."""
+    """State of the check for near ties, such as a loaded module; kept between texts while memory suffices."""
     draft_knows_noise: bool = True
     """Whether the draft uses the target's sampling noise; False for the verifier `nss`."""
     seed: int = 0
@@ -63,8 +63,8 @@ class Engine:
     """Largest number of CPU threads that `settle_threads` may choose."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session for one text; if `knobs` is None, it decodes token by token. A session with CUDA graphs calls
-        this method again if its knobs no longer fit the shapes of the graphs.
+        """Opens a session for one text; if `knobs` is None, the session decodes token by token, without a draft. A
+        session in CUDA graphs calls this method again when changed knobs no longer fit the shapes of the graphs.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -89,13 +89,13 @@ class Engine:
         return TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids, pauses)
 
     def prepare(self) -> str:
-        """Does a part of the work that loading has left for idle time; must not be called while a session is open.
+        """Does one part of the work that loading has left for idle time; must not be called while a session is open.
         Returns the progress in words, or an empty text if no work is left. Raises LostDeviceError.
         """
         return next(self.slots.pending, "") if self.slots else ""
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """None if the host must drive the rounds of a text with these knobs."""
+        """Slots for a text with these knobs; None if the rounds of the text must run on the host."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -129,8 +129,8 @@ class Engine:
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """On a CPU, chooses the number of threads by a trial under the machine's current load. Batch-invariant passes
-        keep their number of threads, since their sizes depend on it.
+        """On a CPU, chooses the number of threads by a trial under the machine's current load. For batch-invariant
+        passes, the number stays as it is, since the pass sizes depend on it.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -154,5 +154,5 @@ class Engine:
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """One pass, timed by the caller; by default with about as many rows as the verification of a small tree."""
+    """One forward pass; by default with about as many rows as the verification of a small tree."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

@@ -75,7 +75,7 @@ class LogitsError(ModelError):
     """The target has computed logits from which no token can be chosen: NaN, plus infinity, or no finite logit."""
 
     def __init__(self, when: str = "", precision: str = "") -> None:
-        """`when` is the round, for example round 3, and `precision` the dtype; empty if not known yet."""
+        """`when` names the round, for example round 3, and `precision` the dtype; both are empty if not known yet."""
         where, computed = f" in {when}" * bool(when), f", computed in {precision}" * bool(precision)
         super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {_wider(precision)}")
 
@@ -164,7 +164,7 @@ def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Adds the names `options` to a `DecoderError` that names no options."""
+    """Adds the names `options` to a `DecoderError` that the block raises, unless the error already names options."""
     try:
         yield
     except DecoderError as error:

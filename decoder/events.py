@@ -1,7 +1,7 @@
 """Events of decoding, each written as one line of JSON. They are the interface between engine, screen, recordings and
 tests.
 
-After a crash, a recording can be read up to its last complete line. This module knows neither models nor screens.
+After a crash, a recording can be read up to its last complete line. This module does not depend on models or screens.
 Fields `*_s` are in seconds, fields `*_bytes` in bytes.
 """
 
@@ -21,9 +21,9 @@ HeadKind: TypeAlias = Literal["eagle3", "mtp", "dflash"]
 Limit: TypeAlias = str
 """What limited a tree: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
-"""Another level would exceed `max_new_tokens`."""
+"""Limit of a tree in which one more level would exceed `max_new_tokens`."""
 LOST: Limit = "draft's NaN"
-"""A node has no children, since the draft's logits after the node are not finite."""
+"""Limit of a tree in which a node has no children because the draft's logits after it are not finite."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH, LOST))
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
@@ -39,7 +39,7 @@ SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 TRANSLATED = "draft translated through text"
 """Part of `Run.path_reason` if the draft has its own tokenizer."""
 MOST_NAMED = 2
-"""If there are more devices, only the first and the last are named, since torchrun numbers devices without gaps."""
+"""If there are more devices than this, only the first and the last are named: torchrun numbers without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -52,9 +52,9 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     target_read_s: SomeSeconds
-    """Time of a target pass for reading the weights, and the keys and values of the prompt."""
+    """Time in which a target pass reads the weights, and the prompt's keys and values, from memory."""
     target_row_s: Seconds = 0.0
-    """Time of a target pass for the arithmetic of one row; 0 if the device's peak rate is unknown."""
+    """Time of the arithmetic of one row in a target pass; 0 if the device's peak rate is unknown."""
     draft_pass_s: Seconds = 0.0
     """Time of a draft pass of one row; 0 if no model drafts, or if the draft's size is unknown."""
 
@@ -73,7 +73,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     device: str
     dtype: str
     draft_dtype: str = ""
-    """Empty in older recordings, in which it equals the target's dtype."""
+    """Empty in older recordings, in which the draft has the target's dtype."""
     exact: bool = False
     """Whether a token's logits are bit-identical in all methods except `hf`."""
     path: str = ""
@@ -81,7 +81,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     path_reason: str = ""
     """Why no faster path was possible; for the fastest path, how each model's passes are computed."""
     ranks: list[str] = []
-    """Device of each tensor-parallel process of the target, if there are several."""
+    """Device of each tensor-parallel process of the target; empty if one process runs the whole target."""
     seed: int
     temperature: float = 0.0
     """0 means greedy decoding."""
@@ -108,7 +108,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def start_words(self) -> str:
-        """Message about special tokens that were not added, since the prompt has them; empty if there are none."""
+        """Message about special tokens that were not added, since the prompt has them; empty without such tokens."""
         start = self.repeated_start
         return f"the prompt already begins with {start}, which is not added again" if start else ""
 
@@ -148,7 +148,7 @@ class Start(Base, tag="start", frozen=True, kw_only=True):
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Exact (not rounded) values of the adaptive knobs in a round."""
+    """Unrounded values of the adaptive knobs in a round."""
 
     tau_h: float
     tau_l: float
@@ -164,14 +164,14 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l1: float
     """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that one of `count` samples is accepted, averaged over samples; None for verifiers of whole paths."""
+    """Expected probability that one of `count` random samples is accepted; None for verifiers of whole paths."""
     bound: float
     """Upper bound alpha* of this acceptance probability for every lossless verifier."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Statistics of a sampled round, from the target's and draft's distributions; sums are over the round's committed
-    tokens.
+    """Statistics of a round with sampled tokens, from the target's and draft's distributions; sums are over the round's
+    committed tokens.
 
     In the formulas, y is a committed token, p is the target's distribution for y, and H(p) is the entropy of p. If
     decoding is lossless, `surprise` and `top1` have mean 0.
@@ -197,7 +197,7 @@ class Energy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Energy of consecutive rounds of one method in which no other method decoded."""
 
     joules: Annotated[float, msgspec.Meta(ge=0)]
-    """Energy of all GPUs of the run, by the GPUs' own counters, including the work of other programs."""
+    """Energy of all GPUs of the run, from the GPUs' own counters, which include the work of other programs."""
     tokens: Count
     """Tokens committed in these rounds."""
 
@@ -228,10 +228,10 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node, as used by the growth rule; 0.0 for a committed root. Greedy decoding: the draft's
-    log q(token | path), sharpened by the exponent `sharpness` of adaptive trees. Sampling: the estimated
-    log-probability that the target chooses the token, given the position's noise. In both, `auto` uses its learnt
-    probability.
+    """Log-probability of each node, as the growth rule uses it; 0.0 for a root that is already committed. Greedy
+    decoding: the draft's log q(token | path), sharpened by the exponent `sharpness` of adaptive trees. Sampling: the
+    estimated log-probability that the target chooses the token, given the position's noise. In both cases, the method
+    `auto` uses a probability that it has learnt.
     """
     draft_logprobs: list[float] = []
     """The draft's unmodified log q(token | path); empty if equal to `logprobs`."""
@@ -251,7 +251,7 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     origins: list[Origin] = []
     """Origin of each node, in trees of `auto` with suffix lookup; otherwise empty."""
     verification: Verification | None = None
-    """Statistics of a sampled round that the host drives; None for other rounds."""
+    """Statistics of a round with sampled tokens that runs on the host; None for other rounds."""
     limited_by: Limit | None = None
     """The limit that kept the tree's most probable leaf from having children."""
     stalled_s: Seconds | None = None
@@ -453,7 +453,7 @@ def _is_finite(value: object) -> bool:
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """Decodes line `number`, from 1. Raises RecordingError if it is not an event of this or an older schema."""
+    """Decodes line `number`, from 1. Raises RecordingError if the line is not an event of this or an older schema."""
     try:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:

@@ -20,6 +20,6 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def too_large(value: object) -> int | float | None:
-    """A number that is NaN or whose absolute value exceeds `LARGEST`; None if there is none."""
+    """A number in `value` that is NaN or whose absolute value exceeds `LARGEST`; None if there is no such number."""
     numbers = (leaf for leaf in leaves(value) if isinstance(leaf, int | float))
     return next((number for number in numbers if not abs(number) <= LARGEST), None)

@@ -15,7 +15,7 @@ RulesName: TypeAlias = str
 KNOB_DIGITS = 6
 """Decimals to which results of steps are rounded, to avoid values such as 0.9500000000000001."""
 KNOB_GAP = 0.01
-"""Least difference between tau_h and tau_l, and least tau_l."""
+"""Smallest difference between tau_h and tau_l, and smallest value of tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
@@ -40,12 +40,12 @@ class KnobInfo:
     meaning: str
     """Description of at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """The slider of a probability always spans 0 to 1, even if the bounds are narrower."""
+    """Kind of the value; the slider of a `probability` always spans 0 to 1, even if the bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
     """(parameter set) -> lowest and highest value of the knob; the current value is always in this range."""
     step: float = 1
     coarse: float = 4
-    """Step with the shift key."""
+    """Step while the shift key is pressed."""
     turns: str = ""
     """Name of the parameter that the knob sets, if it differs from the knob's name."""
     part: int | None = None
@@ -116,7 +116,7 @@ class TunableParameters:
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """Lowest and highest value of each knob, given the other knobs' values; its current value is in this range."""
+        """Lowest and highest value of each knob, given the other knobs' values; each knob's value is in its range."""
         return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
@@ -128,20 +128,20 @@ class TunableParameters:
         return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
     def turned(self, name: KnobName, value: float) -> Self:
-        """A copy with `value`, clamped to the knob's bounds. Raises ConfigError for an unknown name or NaN."""
+        """A copy with the knob at `value`, clamped to its bounds. Raises ConfigError for an unknown name or NaN."""
         require(not math.isnan(value), f"{name} cannot be set to NaN; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value nearest to `value` that lies within the bounds and that keys and sliders can set; if there is none,
-        `value`, clamped. Raises ConfigError for an unknown name.
+        """The value nearest to `value` that lies within the bounds and that keys and sliders can set; if there is no
+        such value, `value` clamped to the bounds. Raises ConfigError for an unknown name.
         """
         low, high = bounds(self, name)
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """A copy with all values set at once, since some are valid only together. Raises ConfigError if invalid."""
+        """A copy with all values set at once: some are valid only together. Raises ConfigError if one is invalid."""
         changed: dict[str, Any] = {}
         for knob in self.knobs:
             if knob.name in values:

@@ -20,7 +20,7 @@ Origin: TypeAlias = Literal["root", "draft", "lookup"]
 
 @dataclass
 class Draws:
-    """Tokens that were sampled after one node."""
+    """Tokens that were sampled as children of one node."""
 
     row: "Tensor"
     """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
@@ -113,8 +113,8 @@ class TokenTree:
         return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
-        """The root and the `nodes` most probable drafted nodes, ascending. A path is never more probable than its
-        prefix, and the sort is stable, so the parent of a kept node is kept too.
+        """The root and the `nodes` most probable drafted nodes, in ascending order. A path is never more probable than
+        its prefix, and the sort is stable, so the parent of a returned node is returned too.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])

@@ -17,7 +17,7 @@ MOST_NODES = 64
 
 
 class Arrays(Protocol):
-    """Elementwise functions, provided by numpy for arrays, and by `PLAIN` for Python numbers."""
+    """Elementwise functions on one kind of number, for example numpy for arrays and `PLAIN` for Python numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """Elementwise `yes` where the condition is true, else `no`."""
@@ -87,7 +87,7 @@ class Budget:
     least: float = 0.0
     """Least path probability of a drafted node."""
     best: bool = False
-    """Whether the most probable nodes are kept, not the first in breadth-first order."""
+    """Whether a tree keeps its `n_max` most probable nodes; otherwise the first `n_max` in breadth-first order."""
     beam: int = 0
     """With `best`: largest number of nodes of a level that get children, the most probable first; 0 means `n_max`."""
     by_cost: bool = False
@@ -134,11 +134,11 @@ class Rules(TunableParameters, ABC):
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
-        """The parameter that prevents children of a leaf with this depth and path probability."""
+        """Name of the parameter that prevents children of a leaf with this depth and path probability."""
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
-    """None for a method that drafts no tree."""
+    """Tree rule of a method's parameters; None for a method that drafts no tree."""
     return parameters.rule() if isinstance(parameters, Rules) else None
 
 
@@ -150,7 +150,7 @@ def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> An
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children, given the draft's largest next-token probability."""
+    """Number of a node's children, given the draft's largest next-token probability after the node."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 

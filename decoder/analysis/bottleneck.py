@@ -1,5 +1,5 @@
-"""How much faster a method would be without one of its costs or losses if all others stayed as measured, and sentences
-about it. The factors are upper limits, not forecasts; their product has no meaning.
+"""How much faster a method would be without one of its costs or losses if all others stayed as measured, in numbers and
+in sentences. The factors are upper limits, not forecasts; their product has no meaning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -102,21 +102,21 @@ WORDS: Mapping[Limit, Words] = {
         settled=_FASTER_PATH,
     ),
 }
-"""Names in braces are replaced by figures."""
+"""Names in braces are replaced by the figures of `_figures`."""
 
 
 FEWEST_ROUNDS = 5
 REPETITIVE = 0.5
 """A smaller share of distinct 8-grams means that the text repeats itself, which inflates all acceptance figures."""
 FULL_SPEED = 1.02
-"""Two speeds whose ratio is below this count as equal."""
+"""Two speeds count as equal if their ratio is smaller than this."""
 
 
 @dataclass(frozen=True)
 class Bound:
     limit: Limit
     gain: float
-    """Factor by which tokens per second would grow; at least 1."""
+    """Factor by which tokens per second would grow without this limit; at least 1."""
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class Bottleneck:
     draft_share: float | None
     verify_share: float | None
     host_share: float | None
-    """Share of a round outside drafting and verification."""
+    """Share of a round's time that is spent neither on drafting nor on verification."""
     verify_growth: float | None
-    """Time of a verification divided by that of a one-token pass of plain decoding; None without `ar`."""
+    """Time of a verification divided by the time of a one-token pass of plain decoding; None without `ar`."""
     break_even: float | None
     """Tokens per round above which the method is faster than plain decoding; None without `ar`."""
     bounds: tuple[Bound, ...]
@@ -150,8 +150,8 @@ class Bottleneck:
 
 
 def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
-    """None if the method drafts or commits nothing, does not report its trees, or has fewer than `FEWEST_ROUNDS`
-    rounds.
+    """None if the method drafts no nodes, commits no tokens, does not report its trees, or has fewer than
+    `FEWEST_ROUNDS` rounds.
     """
     rated = tally.rated
     if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and rated.decode_s):
@@ -180,14 +180,14 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def plain_pass_s(plain: Tally | None) -> float | None:
-    """Time of a plain pass; None if unknown, or if `ar` has fewer than `FEWEST_ROUNDS` rounds."""
+    """Seconds of a target pass in plain decoding; None if unknown, or if `ar` has fewer than `FEWEST_ROUNDS` rounds."""
     rated = plain.rated if plain and plain.rounds >= FEWEST_ROUNDS else Times()
     return rated.verify_s / rated.rounds if rated.timed_tokens and rated.verify_s else None
 
 
 def of_method(race: RunFold, method: str) -> Bottleneck | None:
-    """Bottleneck of a method, with `break_even` from the speed-up over the run's `ar`. None for `ar` itself, and on a
-    busy machine, since times then do not measure the method.
+    """Bottleneck of a method; `break_even` is computed from the speed-up over the run's `ar`. None for `ar` itself, and
+    on a busy machine, where times do not measure the method.
     """
     tally, figures = race.tallies.get(method), race.figures().get(method)
     if tally is None or figures is None or method == "ar" or figures.speedup_reason == "machine busy":
@@ -224,7 +224,7 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
 
 
 def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
-    """`settled`: whether trees of another size would not be faster."""
+    """`settled`: whether no other tree size would be faster."""
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return None
     if is_hopeless(bottleneck):
@@ -233,7 +233,7 @@ def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
 
 
 def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """Sentences on speed, main limit, remedies (by default for the two main limits), and on repetitive text."""
+    """Sentences on speed, main limit and remedy (None: remedies for the two main limits), and on repetitive text."""
     limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
     sentences = [
         _speed(bottleneck, method),
@@ -244,7 +244,7 @@ def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | N
 
 
 def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """Main limit and remedy in one line, in wordings from the longest to the shortest; empty without a known limit."""
+    """Main limit and remedy in one line, in wordings from the longest to the shortest; empty if no limit is known."""
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
     words, figures = WORDS[limit], _figures((bottleneck,))
@@ -262,8 +262,8 @@ def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None =
 
 
 def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`bottleneck_sentences` on a method, called `name`, with a note if the method's text differs from that of `ar`;
-    empty without a bottleneck.
+    """`bottleneck_sentences` on a method, called `name`, with a note if the method's text differs from the text of
+    `ar`; empty if the bottleneck is unknown.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
@@ -298,7 +298,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """None if even the largest bound is below `FULL_SPEED`."""
+    """The limit with the largest gain; None if this gain is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 

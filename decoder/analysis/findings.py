@@ -22,7 +22,7 @@ from decoder.events import Reason
 
 @dataclass(frozen=True)
 class MethodCase:
-    """A method of a run."""
+    """A method of a run: its bottleneck, its speed-up, and how its text differs from the text of plain decoding."""
 
     run: int
     """Number of the run, from 1."""
@@ -37,7 +37,7 @@ class MethodCase:
     by_design: bool
     """Whether the difference is allowed by the method's design."""
     reason: Reason | None = None
-    """Why the speed-up is unknown; None if it is known, or if plain decoding did not take part in the run."""
+    """Why the speed-up is unknown; None if the speed-up is known, or if plain decoding did not take part in the run."""
 
 
 Cases: TypeAlias = tuple[MethodCase, ...]
@@ -52,7 +52,7 @@ class Finding:
     helps: str = ""
     """Remedy that would help in all of `cases`; empty if no remedy is known."""
     then: tuple[tuple[str, Cases], ...] = ()
-    """Further remedies; each remedy is followed by the cases that it would help."""
+    """Further remedies, each with the cases that it would help."""
 
 
 def cases(race: RunFold, run: int) -> Iterator[MethodCase]:

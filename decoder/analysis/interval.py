@@ -1,4 +1,4 @@
-"""Confidence intervals of statistics, by the bootstrap or Student's t, and verdicts from them."""
+"""Confidence intervals of statistics by the bootstrap or Student's t, and verdicts based on the intervals."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) ->
 def quotient_ends(
     above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int, draws: int = DRAWS
 ) -> NDArray[np.float64]:
-    """Both ends of the interval of sum(above) / sum(below), by resampling rows; a column axis is kept."""
+    """Both ends of the interval of sum(above) / sum(below) for each column, by resampling rows."""
     times = _times_drawn(len(above), seed, draws)
     ends: NDArray[np.float64] = np.percentile(
         (times @ above) / (times @ below), (50 - 50 * COVERAGE, 50 + 50 * COVERAGE), axis=0
@@ -65,7 +65,7 @@ def quotient_ends(
 
 @lru_cache(maxsize=8)
 def _times_drawn(count: int, seed: int, draws: int) -> NDArray[np.float64]:
-    """How often each of `count` rows is in each bootstrap sample, shape (draws, count)."""
+    """Number of times that each of `count` rows is in each bootstrap sample, shape (draws, count)."""
     drawn = np.random.default_rng(seed).integers(count, size=(draws, count))
     places = drawn + count * np.arange(draws)[:, None]
     return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
@@ -96,13 +96,13 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def factor_of(series: NDArray[np.float64], coverage: float = COVERAGE) -> float:
-    """Factor f of the interval (ratio / f, ratio * f); mean(`series`) has the variance of the ratio's logarithm."""
+    """Factor f of the interval (ratio / f, ratio * f); mean(`series`) has the same variance as log(ratio)."""
     variance, freedom = variance_of_mean(series)
     return math.exp(min(students_t(freedom, coverage) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0
 
 
 def compared_to_limit(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether the value is above `limit` (`below`: below it); undecided if the interval contains `limit`."""
+    """Whether the value is above `limit` (with `below`: below it); unknown if the interval contains `limit`."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"
     return "holds" if (interval.high < limit) is below else "does not hold"

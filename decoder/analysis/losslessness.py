@@ -12,11 +12,11 @@ from msgspec import structs
 from decoder.events import Draws, Round
 
 Light: TypeAlias = Literal["grey", "green", "yellow", "red"]
-"""grey: too few tokens; green: plausible; yellow: unlikely for a lossless decoder; red: practically impossible."""
+"""grey: too little evidence; green: plausible; yellow: unlikely for a lossless decoder; red: practically impossible."""
 
 LEAST_TOKENS = 50
 LEAST_VARIANCE = 5.0
-"""A sum with a smaller variance (in squared nats for `surprise`) gives no result: its z may be far from normal."""
+"""A sum with a smaller variance (in squared nats for `surprise`) is not used: its z may be far from normal."""
 YELLOW, RED = 2.5, 4.0
 """A lossless decoder exceeds |z| = 2.5 in 1 of 80 cases, and |z| = 4 in 1 of 16,000."""
 
@@ -40,15 +40,15 @@ class Evidence(msgspec.Struct, frozen=True):
     surprise: Deviation = Deviation()
     """Sum over tokens y of -ln p(y) - H(p), in nats; p: the target's distribution, H(p): the entropy of p."""
     top1: Deviation = Deviation()
-    """Sum over tokens y of [y is the most probable token] - max p."""
+    """Sum over tokens y of b(y) - max p; b(y) is 1 if y is the most probable token, otherwise 0."""
     prediction: Deviation = Deviation()
-    """Sum over sampled trees of committed minus expected tokens; the variance of a term is estimated by its square."""
+    """Sum over sampled trees: committed minus expected tokens. The estimated variance of a term is its square."""
     predicted_tokens: float = 0.0
     came_tokens: int = 0
 
     @property
     def light(self) -> Light:
-        """Depends on `surprise` and `top1` only, since `prediction` tests the verifier's decisions, not the text."""
+        """Result for the text. `prediction` does not affect it, since `prediction` tests the verifier's decisions."""
         if self.surprise.count < LEAST_TOKENS:
             return "grey"
         enough = [deviation for deviation in (self.surprise, self.top1) if deviation.variance >= LEAST_VARIANCE]
@@ -61,7 +61,7 @@ def colour(z: float) -> Light:
 
 
 def weighed(evidence: Evidence, event: Round) -> Evidence:
-    """Returns `evidence` with a round's statistics added; unchanged if the round has none."""
+    """Returns `evidence` plus the statistics of a round; a round without statistics adds nothing."""
     verification = event.verification
     if verification is None:
         return evidence
@@ -85,13 +85,14 @@ def weighed(evidence: Evidence, event: Round) -> Evidence:
 
 class AtDepth(msgspec.Struct, frozen=True):
     visits: int = 0
+    """Number of times that verification reached a node whose children are at this depth."""
     accepted: int = 0
     l1: float = 0.0
     judged: int = 0
-    """Number of visits by verifiers that compute an acceptance probability at each node."""
+    """Number of visits in rounds whose verifier computes an acceptance probability at each node."""
     acceptance: float = 0.0
     bound: float = 0.0
-    """Sum over visits of alpha*, the upper bound on the acceptance probability of every lossless verifier."""
+    """Sum over visits of alpha*, the highest acceptance probability that a lossless verifier can have."""
 
     def plus(self, draws: Draws) -> "AtDepth":
         return AtDepth(
@@ -121,7 +122,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """Adds a round to `levels`; the first entry is for the children of the root."""
+    """Adds a round to `levels`, whose first entry is for the children of the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -58,7 +58,7 @@ class Tally(msgspec.Struct, frozen=True):
     commit_s: float | None = 0.0
     stalls: Stalls = Stalls()
     left_out_from: int = 0
-    """Rounds of this stall level and above are left out of rates; the same for all methods of a run."""
+    """Rounds with this level of lost time or a higher one are left out of rates; equal for all methods of a run."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
@@ -142,8 +142,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """`near_tie` and `first_difference_gap` stay None, since they need the models. The first `same_until` tokens must
-    equal the tokens of `ar`; None: the texts are not compared.
+    """The figures `near_tie` and `first_difference_gap` remain None, since they need the models. `same_until`: number
+    of first tokens that must equal those of `ar`; None: the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -238,12 +238,12 @@ def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether the text differs from that of `ar` only in tokens that may differ by the method's design."""
+    """Whether the text differs from the text of `ar`, but only in tokens that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
 def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """One line for each reason why methods of a run have no speed-up."""
+    """Lines about methods without a speed-up, one line for each reason."""
     reasons = dict.fromkeys(entry.speedup_reason for entry in figures.values() if entry.speedup_reason)
     lines = list[str]()
     for reason in reasons:
@@ -275,7 +275,7 @@ class Text:
 
     figures: Figures
     turns: Turns | None
-    """None if the text does not count for the speed-up."""
+    """Segments of the text; None if the text does not count for the speed-up."""
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class Texts:
     """Earlier texts of one method, all under the same settings."""
 
     by_run: Mapping[str, Text] = field(default_factory=dict)
-    """Keys: start times of the runs."""
+    """Texts by the start times of their runs."""
 
     @cached_property
     def figures(self) -> Figures:
@@ -307,26 +307,26 @@ def _same_settings(one: Run, other: Run, method: str) -> bool:
 
 @dataclass(frozen=True)
 class RunFold:
-    """State of the fold over a run's events, and the texts of earlier runs under the same settings."""
+    """State of the fold over a run's events, with the texts of earlier runs under the same settings."""
 
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
     segments: Mapping[str, Segments] = field(default_factory=dict)
-    """Segments of each method; no further segment can end once the method or `ar` has finished its text."""
+    """Segments of each method. The last segment ends when the method or `ar` finishes its text."""
     plain: Decoded = field(default_factory=Decoded)
     """Total of those rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
     """Time that threads waited for a processor in rounds that have not stalled, summed over threads."""
     settled: Mapping[str, Speedup] = field(default_factory=dict)
-    """Speed-ups that are final, since the method or `ar` has finished its text."""
+    """Final speed-ups: of a method whose text has ended, or of all methods if the text of `ar` has ended."""
     turned: frozenset[str] = frozenset()
     """Methods with a knob that the user has changed in this run."""
     earlier: Mapping[str, Texts] = field(default_factory=dict, compare=False)
     """Texts of earlier runs under the same settings, by method."""
 
     def apply(self, event: Event) -> "RunFold":
-        """Returns the next state. A `Run` starts a new state, which keeps only earlier texts under its settings."""
+        """Returns the next state. A `Run` event begins a new state, which keeps earlier texts with its settings."""
         match event:
             case Run():
                 tallies = {name: Tally() for name in event.methods}
@@ -353,8 +353,8 @@ class RunFold:
         return dict(self._figures)
 
     def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
-        """The figures of a recorded summary, with speed-ups from this fold: earlier versions divided rates of whole
-        runs.
+        """The figures of a recorded summary, but with the speed-ups of this fold, since earlier versions recorded
+        quotients of the rates of whole runs.
         """
         return {
             name: with_speedup(entry, self.speedup_of(name) if name in self.tallies else Speedup())
@@ -362,8 +362,8 @@ class RunFold:
         }
 
     def pooled(self) -> dict[str, Figures]:
-        """Figures of each method over all its texts under the present settings, including this run's text; all panels
-        show their speed-up. It is computed from the segments of all texts together, except texts on a busy machine.
+        """Figures of each method over all its texts under the present settings, including this run's text. The
+        speed-up, which all panels show, is computed from the segments of all texts, except texts on a busy machine.
         """
         return dict(self._pooled)
 
@@ -372,7 +372,7 @@ class RunFold:
         return {name: self.pooled_among(name)[0] for name in self.tallies}
 
     def pooled_among(self, method: str, starts: Container[str] | None = None) -> tuple[Figures, int]:
-        """Figures over the runs that started at `starts` (None: over all runs), and the number of texts in them."""
+        """A method's figures over the runs that started at `starts` (None: all runs), and the number of texts used."""
         if method not in self.tallies:
             return Figures(), 0
         own, texts = self._figures[method], Texts() if self._is_turned(method) else self.earlier.get(method, Texts())
@@ -387,7 +387,7 @@ class RunFold:
         return with_speedup(entry, found), len(texts.by_run) + counts
 
     def _turns(self, method: str) -> Turns | None:
-        """Segments of this run's text; None during the warm-up, on a busy machine, or without `ar` to compare with."""
+        """Segments of this run's text; None during the warm-up, on a busy machine, for `ar` itself, or without `ar`."""
         if self.speedup_of(method).reason in ("machine busy", "warming up"):
             return None
         return self.segments.get(method, Segments()).turns if "ar" in self.tallies and method != "ar" else None
@@ -396,7 +396,7 @@ class RunFold:
         return not self.turned.isdisjoint((method, "ar"))
 
     def _texts_before(self, run: Run, method: str) -> Texts:
-        """Texts of the runs before `run`, without an earlier text of `run` itself, which may be played again."""
+        """Texts of the runs before `run`; an earlier text of `run` is left out, since a recording may be replayed."""
         before, texts = self.run, dict(self.earlier.get(method, Texts()).by_run)
         if before is None or not _same_settings(before, run, method):
             return Texts()
@@ -468,7 +468,7 @@ def fold(events: Iterable[Event]) -> RunFold:
 
 
 def by_depth(event: Round) -> Levels:
-    """(drafted, accepted) at depth 1, 2, ...; depth 1 is the root's children, or the root itself if it is drafted."""
+    """(drafted, accepted) nodes at depth 1, 2, ... Depth 1 is the root's children, or a drafted root itself."""
     first = not root_is_drafted(event.method)
     levels = depths(event.parents)
     drafted = [0] * (max(levels) + 1)

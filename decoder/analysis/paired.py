@@ -1,9 +1,9 @@
 """Compares two settings of a method, A and B, that decode the same text in alternation.
 
 The text is cut into blocks of tokens. Both sides decode the tokens of a block at nearly the same time, so the ratio of
-their times depends neither on the difficulty of the text nor on drifts of the machine's speed. A verdict is made only
-after the numbers of blocks in `LOOKS`. The intervals are wide enough that for equal settings, at most one comparison in
-20 ever shows a false verdict.
+their times depends neither on the difficulty of the text nor on drifts of the machine's speed. A verdict is given only
+when the number of blocks reaches a number in `LOOKS`. If both settings are equally fast, at most one comparison in 20
+ever gives the verdict "faster" or "slower"; the intervals are wide enough for this.
 """
 
 import math
@@ -24,11 +24,11 @@ from decoder.system.waiting import MOST_WAITED
 BLOCK = 8
 """Number of tokens in a block."""
 WARM_UP = -(-WARM_UP_TOKENS // BLOCK)
-"""Number of blocks at the beginning of each text that are left out."""
+"""Number of blocks at the beginning of each text that are not compared."""
 LOOKS = (16, 32, 64, 128, 256)
-"""Numbers of blocks at which a verdict is made."""
+"""Numbers of blocks after which a verdict is given."""
 LOOK_COVERAGE = 1 - (1 - COVERAGE) / len(LOOKS)
-"""Coverage of each look's interval; by Bonferroni's inequality, at most 5 % of comparisons have a false verdict."""
+"""Coverage of each verdict's interval; by Bonferroni's inequality, at most 5 % of comparisons have a false verdict."""
 _NOISE = 1e-9
 """Largest relative difference between two totals that rounding errors can cause."""
 
@@ -36,7 +36,7 @@ Verdict: TypeAlias = Literal["faster", "slower", "unclear", "machine busy"]
 
 
 class Side(NamedTuple):
-    """Work of one side on a block, or on a text up to a block boundary."""
+    """Work of one side, A or B, on a block or on the text before a block boundary."""
 
     tokens: float
     seconds: float
@@ -60,7 +60,7 @@ Blocks: TypeAlias = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Ratio:
-    """Ratio B / A, with the ends of its interval, which has the coverage `LOOK_COVERAGE`."""
+    """Ratio B / A, and both ends of its confidence interval, whose coverage is `LOOK_COVERAGE`."""
 
     value: float
     low: float
@@ -74,20 +74,20 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict at the latest look, and the totals of the blocks up to this look."""
+    """The latest verdict, and totals of the blocks on which it is based."""
 
     verdict: Verdict
     blocks: int
     a: Side
     b: Side
     rate: Ratio
-    """Ratio of tokens per second."""
+    """Ratio of the tokens per second of both sides."""
     tokens_per_round: Ratio
 
 
 def places(rounds: Sequence[Round]) -> list[Side]:
-    """Work up to each block boundary of a text, the start included. A round that crosses a boundary is split in
-    proportion to its tokens on the two sides of the boundary.
+    """Work from the start of a text to each block boundary; the first entry is for 0 tokens. A round that crosses a
+    boundary is split in proportion to its tokens on both sides of the boundary.
     """
     columns = [(0.0, 0.0, 0.0, 0.0)]
     ends = [0]
@@ -105,14 +105,14 @@ def between(start: Side, end: Side) -> Side:
 
 
 def is_sound(block: Block) -> bool:
-    """Whether times and counts are possible; a recording may contain impossible ones."""
+    """Whether the times and counts of a block are possible; a recording may contain impossible numbers."""
     return all(math.isfinite(side.seconds) and side.seconds > 0 and side.rounds > 0 for side in block)
 
 
 @lru_cache(maxsize=64)
 def compared(blocks: Blocks) -> Comparison | None:
-    """The comparison at the latest look; None before the first look. `blocks` are in decoding order; stalled blocks are
-    left out. If many are left out, or if threads waited long for a processor, the machine was too busy for a verdict.
+    """Compares as many blocks as the largest number in `LOOKS` that is reached; None if none is reached. `blocks` are
+    in decoding order; stalled blocks are left out. If many stalled or waits were long, the verdict is "machine busy".
     """
     usable = [block for block in blocks if not block.stalled]
     look = max((number for number in LOOKS if number <= len(usable)), default=0)
@@ -130,8 +130,8 @@ def compared(blocks: Blocks) -> Comparison | None:
 
 
 def _ratio(shares: NDArray[np.float64], a: float, b: float) -> Ratio:
-    """`shares` has shape (blocks, 2 sides, 2): tokens, and seconds or rounds, each divided by the mean over blocks. The
-    interval is by the delta method: the logarithm of the ratio is linear in the logarithms of the four totals.
+    """Ratio `b` / `a`; its interval is by the delta method, since its logarithm is linear in four logarithms of totals.
+    `shares`, shape (blocks, 2 sides, 2): tokens, and seconds or rounds, each divided by its mean over blocks.
     """
     factor = factor_of(shares[:, 1, 0] - shares[:, 1, 1] - shares[:, 0, 0] + shares[:, 0, 1], LOOK_COVERAGE)
     return Ratio(b / a, b / a / factor, b / a * factor)

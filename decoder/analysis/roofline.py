@@ -1,4 +1,4 @@
-"""Expected times of a pair, from the sizes of the models and the speed of the device, before any round.
+"""Expected times of a pair's passes and rounds, from the sizes of the models and the speed of the device alone.
 
 By the roofline model (Williams et al. 2009, doi 10.1145/1498765.1498785), a pass reads its bytes at the memory's
 bandwidth and computes at the device's peak rate. Both may overlap, so the pass takes the longer of the two times:
@@ -10,7 +10,7 @@ bandwidth and computes at the device's peak rate. Both may overlap, so the pass 
 
 All rows of a pass share one reading of the weights; without this, speculative decoding could not be faster. The times
 are estimates, not bounds: launches, waits, softmax and sampling are not counted, the speed of a CPU is measured while
-other programs may run, and data in a cache is read faster than from memory. Imports neither models nor devices.
+other programs may run, and data in a cache is read faster than from memory. Imports no code of models or devices.
 """
 
 from collections.abc import Callable
@@ -29,18 +29,18 @@ class PassWork:
     weights_bytes: int
     """Bytes of weights that a pass of one row reads."""
     weights: int = 0
-    """Weights by which each row is multiplied; 0 if unknown."""
+    """Number of weights by which each row is multiplied; 0 if unknown."""
     cached_bytes: Callable[[int], int] = lambda _: 0
     """(length of the text) -> bytes of keys and values that a pass reads."""
     sparse: bool = False
-    """Whether rows choose different experts; weights of experts that only further rows choose are not counted."""
+    """Whether rows choose different experts. Experts that only rows after the first choose are not counted."""
 
 
 @dataclass(frozen=True)
 class DeviceSpeed:
     bytes_per_s: float
     flops_per_s: float | None = None
-    """Peak arithmetic rate; None if unknown, and arithmetic is then not counted."""
+    """Peak operations per second; None if unknown: the time of arithmetic is then not counted."""
 
 
 def expected_times(
@@ -51,8 +51,8 @@ def expected_times(
     *,
     text: int = 0,
 ) -> Expected:
-    """`draft` is None if no model drafts or if the draft's work is unknown. `draft_on`: speed for the draft where it
-    differs from `on`, for example of a small model in the processor's cache. `text`: length in tokens.
+    """`draft` is None if no model drafts or if the draft's work is unknown. `draft_on`: device speed for the draft if
+    it differs from `on`, for example because a small draft is in the processor's cache. `text`: length in tokens.
     """
     speed = draft_on or on
     return Expected(
@@ -79,7 +79,7 @@ def step_s(expected: Expected) -> float:
 
 
 def round_s(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Convex in `draft_passes` and `rows`, so the time for mean numbers is at most the mean time of the rounds."""
+    """Convex in the last two arguments, so the result for means over rounds is at most the mean time of the rounds."""
     return draft_passes * expected.draft_pass_s + verify_s(expected, rows)
 
 

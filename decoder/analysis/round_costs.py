@@ -2,8 +2,8 @@
 
     seconds = fixed_s + level_s * levels + row_s * drafted
 
-The costs are medians, so a few stalled rounds have little effect. A chain that ended because of `p_min` took one more
-draft pass than it has levels.
+The costs are medians, so a few stalled rounds have little effect; only `row_s` is the slope of a regression if the time
+of a plain pass is unknown. A chain that ended because of `p_min` took one more draft pass than it has levels.
 """
 
 from collections.abc import Sequence
@@ -38,15 +38,15 @@ class RoundCosts:
         return self.fixed_s + self.level_s * levels + self.row_s * drafted
 
     def drawn_seconds(self, levels: Floats, drafted: Floats) -> Floats:
-        """Seconds of a round in each bootstrap sample, for the sample's mean sizes; all of shape (draws,)."""
+        """Seconds of a round in each bootstrap sample, shape (draws,), by the mean sizes in each sample."""
         fixed_s, level_s, row_s = self.draws
         seconds: Floats = fixed_s + level_s * levels + row_s * drafted
         return seconds
 
 
 def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | None:
-    """`plain_pass_s`: time of a verification of one row, if known. None if too few rounds have a tree and times, or if
-    their trees have too similar sizes to determine the cost of a row.
+    """`plain_pass_s`: time of a verification of one row; None if unknown. Returns None if too few rounds have a tree
+    and times, if all trees have the same size and `plain_pass_s` is unknown, or if `fixed_s` would not be positive.
     """
     timed = np.array(
         [
@@ -72,7 +72,7 @@ def _levels(event: Round) -> int:
 
 
 def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:
-    """Costs of shape (3, draws), from samples of all rounds and of rounds with a tree, shape (draws, rounds, 5)."""
+    """Costs of shape (3, draws) from samples of shape (draws, rounds, 5): all rounds, and rounds with a tree."""
     _, draft_s, verify_s, levels, drafted = np.moveaxis(trees, -1, 0)
     level_s = np.median(draft_s / levels, axis=1)
     row_s = np.maximum(0.0, _row_s(drafted, verify_s, plain_pass_s))
@@ -82,8 +82,8 @@ def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:
 
 
 def _row_s(drafted: Floats, verify_s: Floats, plain_pass_s: float | None) -> Floats:
-    """Cost of a row: from `plain_pass_s` if known; otherwise by linear regression of verification times on tree sizes,
-    which gives 0 for a sample with trees of one size.
+    """Cost of a row: from `plain_pass_s` if known, otherwise by linear regression of verification times on tree sizes.
+    The regression gives 0 for a sample in which all trees have the same size.
     """
     if plain_pass_s is not None:
         by_row: Floats = np.median((verify_s - plain_pass_s) / drafted, axis=1)

@@ -1,6 +1,6 @@
 """Replays another growth rule on recorded trees, for all nodes of many rounds at once. Results that the record does not
-determine are lower bounds. In rounds of `auto`, nodes that were left out because of their costs stay out. Lookup
-guesses stay, since no growth rule affects them.
+determine are lower bounds. In rounds of `auto`, the replay adds no nodes that were left out because of their costs. It
+keeps lookup guesses, since no growth rule affects them.
 """
 
 import math
@@ -28,7 +28,7 @@ class TreeRecord:
         self.round: Ints = np.repeat(np.arange(len(rounds)), sizes)
         local = np.concatenate([event.parents for event in rounds])
         self.parent: Ints = np.maximum(local, 0) + self.starts[self.round]
-        """A root is its own parent."""
+        """Index of each node's parent; a root is its own parent."""
         logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
         self.levels: list[Ints] = []
         """Indices of the nodes below the roots, one array per level."""
@@ -46,7 +46,7 @@ class TreeRecord:
             reached[level] = True
         self.p: Floats = np.exp(path)
         self.place: Ints = np.zeros(len(path), dtype=np.int64)
-        """Rank of each node within its level of the tree, by decreasing path probability."""
+        """Rank of each node among the nodes of its level in its tree, by decreasing path probability."""
         for level in self.levels:
             order = level[np.lexsort((-self.p[level], self.round[level]))]
             self.place[order] = np.arange(len(order)) - np.searchsorted(self.round[order], self.round[order])
@@ -84,7 +84,7 @@ class TreeRecord:
         """For each node, index of the first node whose parent has a higher index."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
-        """One row per round: its root and accepted nodes, padded with -1."""
+        """One row per round: the indices of the root and of the accepted nodes, padded with -1."""
         longest = max(len(event.accepted) for event in rounds)
         paths = np.full((len(rounds), longest + 2), -1)
         for row, (event, start) in enumerate(zip(rounds, self.starts.tolist(), strict=True)):
@@ -113,11 +113,11 @@ class ReplayedRounds:
     drafted: Ints
     drafted_known: Bools
     levels: Ints
-    """Levels that took a draft pass, including a pass after which nothing was drafted."""
+    """Number of levels that took a draft pass; a pass after which no node was drafted counts too."""
     most_drafted: Ints
-    """Upper bound of `drafted`; equal if `drafted` is known exactly."""
+    """Upper bound of `drafted`; equal to `drafted` where `drafted_known`."""
     most_levels: Ints
-    """Upper bound of `levels`; equal if `levels` is known exactly."""
+    """Upper bound of `levels`; equal to `levels` where `levels_known`."""
 
     @property
     def levels_known(self) -> Bools:
@@ -131,11 +131,11 @@ class _Growth:
     more: Bools
     """Whether each node would have had children that were not recorded."""
     further: Ints
-    """Number of children that were not recorded; 0 if unknown."""
+    """Number of children of each node that were not recorded; 0 if this number is unknown."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
     barren: Bools
-    """Whether the draft was run after each node, but all its guesses were too improbable."""
+    """Whether the draft was run after each node, but all of its guesses were too improbable to become children."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Bools]
@@ -143,8 +143,8 @@ _Choice: TypeAlias = tuple[Bools, Bools, Bools]
 
 
 def replay_rounds(record: TreeRecord, rule: TreeRule, recorded: TreeRule | None = None) -> ReplayedRounds:
-    """`recorded`: the rule under which the trees were drafted (None: `rule`); knob values that rounds report replace
-    its own. Both rules have the same beam. Parameters of `rule.growth` may be arrays with a value for each node.
+    """`recorded`: the rule under which the trees were drafted (None: `rule`), apart from knob values that a round
+    reports. Both rules must have the same beam. Parameters of `rule.growth` may be arrays with a value for each node.
     """
     recorded = recorded or rule
     growth = _grown(record, rule, recorded)
@@ -205,8 +205,8 @@ def _grown(record: TreeRecord, rule: TreeRule, recorded_rule: TreeRule) -> _Grow
 
 
 def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[Any]) -> Bools:
-    """For nodes without recorded children: whether the node's best guess is surely too improbable under `growth`. It
-    was too improbable under the recorded rule, and the threshold of that rule is not higher.
+    """For nodes without recorded children: whether the node's best guess is surely too improbable under `growth`, since
+    it was too improbable under the recorded rule, whose threshold is not higher.
     """
     stricter = recorded.middle == growth.middle == 0 and growth.tau_h >= recorded.tau_h
     sure: Bools = _expandable(recorded, record.depth, record.p) & stricter
@@ -222,16 +222,16 @@ def _reach(record: TreeRecord, rule: Growth[Any], growth: _Growth) -> Ints:
 
 
 def _as_costs_allow(record: TreeRecord, recorded: TreeRule, growth: _Growth) -> _Growth:
-    """If a node has fewer children than its round's rule allowed, costs excluded the others; the replay adds no
-    children to such a node.
+    """If a node has fewer children than its round's rule allowed, the others were left out because of their costs; the
+    replay adds no children to such a node.
     """
     more = growth.more & ~_lacks_children(record, recorded)
     return replace(growth, more=more, further=np.zeros_like(growth.further), open=more)
 
 
 def _lacks_children(record: TreeRecord, recorded: TreeRule) -> Bools:
-    """Whether each node had fewer children than its round's rule allowed; that rule is `recorded`, with the round's
-    knob values if the round reports them.
+    """Whether each node had fewer children than the rule of its round allowed. This rule is `recorded`, with the
+    round's knob values if the round reports them.
     """
     growth: Growth[Any] = recorded.growth
     if record.d0.size:
@@ -278,8 +278,8 @@ def _best(record: TreeRecord, rule: TreeRule, recorded: TreeRule, growth: _Growt
 
 
 def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:
-    """Upper bound of the path probability of each node's unknown children. In a full tree, a missing child is less
-    probable than every kept node.
+    """Upper bound of the path probability of each node's unknown children. In a tree with `n_max` nodes, a missing
+    child is less probable than every node of the tree.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= recorded.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
@@ -288,7 +288,7 @@ def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """Upper bound of nodes down to each depth, root excluded: at most 1 / `stop` nodes of a level have children."""
+    """Upper bound of the number of drafted nodes down to each depth; of a level, at most 1 / `stop` get children."""
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)

@@ -1,7 +1,7 @@
 """How many times as fast as plain decoding a method is in a race, or why this is unknown. The machine's load changes
-within a run, so times are compared in segments, the shortest parts of the race in which both have decoded. All plain
-passes do the same work, so differences between their times measure the load; if the load is too uneven, there is no
-speed-up. Several texts are combined by taking their segments together.
+within a run, so times are compared in segments, the shortest parts of the race in which both methods have decoded. All
+passes of plain decoding do the same work, so differences between their times measure the load; if the load is too
+uneven, no speed-up is given. For several texts, the segments of all texts are taken together.
 """
 
 import math
@@ -17,18 +17,18 @@ from decoder.append_only import SharedList
 from decoder.events import Reason
 
 WARM_UP_TOKENS = 30
-"""Warm-up of caches and threads: a method's speed is shown only after these tokens, or at the end of its text."""
+"""Warm-up of caches and threads: a speed-up is given only after this many tokens, or at the end of the text."""
 WIDE = 2.0
 """An interval is wide if the ratio of its ends is at least this."""
 _FEWEST = 4
 """Least number of segments for a speed-up."""
 ENOUGH = 20
-"""From this number of segments on, a wide interval is not caused by too few segments, but by an uneven load or by
-tokens per round that vary a lot; only an uneven load is a reason to withhold the speed-up.
+"""With this many segments or more, a wide interval is not caused by too few segments, but by an uneven load, or by
+numbers of tokens per round that vary a lot. Only an uneven load is a reason to give no speed-up.
 """
 _MOST = 64
 _FEWEST_TEXTS = 5
-"""From this number of texts on, the interval of a change comes from the differences between texts."""
+"""With this many texts or more, the interval of a change comes from the differences between texts."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class Turns(msgspec.Struct, frozen=True):
     parts: NDArray[np.float64]
     """Each row has the fields of a `Segment`."""
     count: int
-    """Number of segments that are summed in all rows."""
+    """Number of segments that are summed in all rows together."""
 
 
 class Speedup(msgspec.Struct, frozen=True):
@@ -113,8 +113,8 @@ class Speedup(msgspec.Struct, frozen=True):
 
 
 def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
-    """Tokens per second divided by those of plain decoding, over all segments of a method's texts. `whole`: whether a
-    text has ended, so that no more of its segments will follow.
+    """Tokens per second divided by the tokens per second of plain decoding, over all segments of a method's texts.
+    `whole`: whether a text has ended, so that no more of its segments will follow.
     """
     parts = np.concatenate([np.empty((0, 4)), *(turns.parts for turns in texts)])
     totals = parts.sum(axis=0)
@@ -132,8 +132,8 @@ def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
 
 
 def change(pairs: Sequence[tuple[Speedup, Speedup]], coverage: float = COVERAGE) -> Speedup:
-    """Geometric mean over texts of second / first speed-up, which were measured at different times. From five texts on,
-    its interval comes from the differences between texts, otherwise from the 95 % intervals of the speed-ups.
+    """Geometric mean over texts of the quotient second / first of two speed-ups, measured at different times. Its
+    interval comes from the differences between five or more texts; for fewer texts, from the speed-ups' intervals.
     """
     known = [(one, other) for one, other in pairs if one.value and other.value]
     if not known:

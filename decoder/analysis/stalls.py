@@ -1,6 +1,6 @@
 """Stalled rounds: rounds that waited so long for a processor that their time does not measure the method.
 
-Stalled rounds are left out of rates. But if many rounds stall, leaving out all of them would favour methods with short
+Rates do not count stalled rounds. But if many rounds stall, leaving out all of them would favour methods with short
 rounds, which are interrupted less often; then only the rounds that lost the most time are left out.
 """
 
@@ -16,15 +16,15 @@ import msgspec
 from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
-"""Thresholds of lost time, in seconds. The lowest is well above 10 ms, a common wait on a shared machine. If too many
-rounds stalled, only the rounds above a higher threshold are left out.
+"""Thresholds of a round's lost time, in seconds. The lowest threshold is well above 10 ms, a common wait on a shared
+machine. If too many rounds stalled, only the rounds above a higher threshold are left out.
 """
 SHARE = 1 / 3
 """A round has stalled only if it lost at least this share of its time."""
 RECENT = 32
-"""The usual time of a round is the median over this many latest rounds."""
+"""The usual time of a round is the median over at most this many rounds: the latest that did not stall."""
 FEW, MANY = 1, 0.1
-"""Of N rounds, at most `FEW` + `MANY` * N are left out."""
+"""At most `FEW` + `MANY` * N of N rounds are left out."""
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class Stalls(msgspec.Struct, frozen=True):
 
 
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
-    """Seconds that a round lost; 0 if it has not stalled. Since the waits of some threads do not delay a round, it lost
-    at most the excess over the usual time. `earlier`: times of the latest rounds that did not stall.
+    """Seconds that a round lost; 0 if it has not stalled. Some waits of threads do not delay a round, so the loss is at
+    most the round's time minus the usual time. `earlier`: times of the latest rounds that did not stall.
     """
     if waited_s < LEVELS_S[0]:
         return 0.0
@@ -86,7 +86,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level for which the rounds at this level and above are few enough to be left out (`FEW`, `MANY`)."""
+    """Lowest level such that all rounds of this level or a higher one may be left out (see `FEW`, `MANY`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)
@@ -96,7 +96,7 @@ def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
 
 
 def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """The note in wordings from the longest to the shortest; empty if no round stalled."""
+    """A note about stalled rounds, in wordings from the longest to the shortest; empty if no round stalled."""
     entries = list(figures)
     stalled, left_out = (sum(getattr(entry, key) for entry in entries) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:

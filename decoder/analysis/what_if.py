@@ -1,9 +1,8 @@
-"""What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of two
-knobs. A rule that drafts only recorded nodes has exact results. A rule that drafts more has lower bounds: the record
-does not say whether its further nodes would be accepted, and its time is an upper bound, for the largest tree that it
-allows. Each round is replayed from its recorded place in the text, with constant knobs. If the history rule moved the
-knobs, the baseline is the rounds as recorded. Intervals come from bootstrap samples of rounds and of the costs of
-passes.
+"""What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, if two knobs had other values.
+Results are exact if these values draft only recorded nodes. Otherwise, numbers of tokens are lower bounds, since it is
+unknown whether nodes that were not recorded would be accepted, and times are upper bounds, for the largest possible
+tree. Each round is replayed at its recorded position in the text, with constant knobs. If the history rule moved the
+knobs, the rounds as recorded are the baseline. Intervals come from bootstrap samples of rounds and of costs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,26 +41,26 @@ _LEAST_S = 1e-9
 
 @dataclass(frozen=True)
 class GridCell:
-    """Results of all replayed rounds under one pair of knob values. A round that is not fully known counts with its
-    lower bound. Leaving it out would bias the mean, since rounds with many tokens are fully known least often.
+    """Results of all replayed rounds under one pair of knob values. A round without an exact result counts with its
+    lower bound; leaving it out would bias the mean, since exact results are rarest for rounds with many tokens.
     """
 
     rounds: int
     judged: int
     """Number of rounds whose number of tokens is known exactly."""
     tokens: float
-    """Mean tokens per round, or a lower bound."""
+    """Mean tokens per round, or a lower bound of this mean."""
     drafted_judged: int
     drafted: float
-    """Mean drafted nodes per round, or a lower bound."""
+    """Mean drafted nodes per round, or a lower bound of this mean."""
     seconds: float | None = None
-    """Mean seconds per round, or an upper bound; None if costs are unknown."""
+    """Mean seconds per round, or an upper bound of this mean; None if costs are unknown."""
     rates: tuple[float, float] | None = None
-    """95 % interval of tokens per second, or of a lower bound; None if costs are unknown."""
+    """95 % interval of tokens per second or of its lower bound; None if costs are unknown."""
     gains: tuple[float, float] | None = None
-    """95 % interval of the speed relative to the present knobs, or of a lower bound; None if either is unknown."""
+    """95 % interval of the speed-up over the present knobs, or of its lower bound; None if it is unknown."""
     levels_exact: bool = True
-    """Whether the number of draft passes is known exactly."""
+    """Whether the number of draft passes is known exactly in all rounds."""
 
     @property
     def rate(self) -> float | None:
@@ -97,17 +96,17 @@ class Grid:
     across: KnobName
     rows: tuple[float, ...]
     columns: tuple[float, ...]
-    """Whole numbers; a value of D0 is rounded."""
+    """Whole numbers; values of D0 are rounded."""
     cells: tuple[tuple[GridCell, ...], ...]
     present: tuple[int, int]
-    """(row, column) of the cell with the current values."""
+    """(row, column) of the cell with the present knob values."""
 
     def places(self) -> "list[Place]":
         return [Place(self, i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
 
 class Place(NamedTuple):
-    """A cell with its place in a table."""
+    """A cell of a table, with its row and column numbers."""
 
     grid: Grid
     row: int
@@ -132,41 +131,41 @@ class WhatIf:
     grids: tuple[Grid, ...]
     rounds: int
     here: GridCell
-    """Cell of the current knob values; if the history rule moves them, the cell of the rounds as recorded."""
+    """Results under the present knob values; if the history rule moves the knobs, results of the rounds as recorded."""
     by_costs: bool = False
     """Whether costs also limited the trees, as in `auto`."""
     by_history: bool = False
-    """Whether the history rule moves the knobs, so that no cell has the present knob values."""
+    """Whether the history rule moves the knobs; no cell then has the knob values of all recorded rounds."""
 
     @property
     def cells(self) -> tuple[GridCell, ...]:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def by_rate(self) -> list[Place]:
-        """Cells by tokens per second or its lower bound, the fastest first; empty if costs are unknown. The row of the
-        current values, which both tables have, is taken from the first table.
+        """Known cells by tokens per second or its lower bound, the fastest first; empty if costs are unknown. Both
+        tables have a row of the present values; the row of the first table is used.
         """
         places = [place for grid in self.grids for place in grid.places() if place.cell.rate is not None]
         distinct = [place for place in places if place.grid is self.grids[0] or place.row != place.grid.present[0]]
         return sorted(distinct, key=lambda place: -(place.cell.rate or 0.0))
 
     def faster(self) -> Place | None:
-        """The cell with the highest estimated speed; None if its gain is below `GAIN` or may be zero."""
+        """The cell with the highest estimated speed; None if its gain is below `GAIN` or not significant."""
         fastest, here = next(iter(self.by_rate()), None), self.here.rate
         if fastest is None or here is None or (fastest.cell.rate or 0.0) < (1 + GAIN) * here:
             return None
         return fastest if fastest.cell.gains is not None and fastest.cell.gains[0] > 1 else None
 
     def best(self) -> Place | None:
-        """The known cell with the most tokens per round. Ties are decided by an exact number of drafted nodes, then by
-        fewer nodes, then by the distance to the current values.
+        """The known cell with the most tokens per round. Of equal cells, those with an exact number of drafted nodes
+        come first, then those with fewer nodes, then those closer to the present values.
         """
         return max((place for grid in self.grids for place in grid.places()), key=_merit, default=None)
 
 
 def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = None) -> WhatIf | None:
-    """None if these rules cannot be replayed, or none of the rounds. `past` has the oldest round first. Its rounds must
-    have been drafted under the same rules, except for tau_h, tau_l and D0 of adaptive trees, which each round records.
+    """None if `rules` or all rounds cannot be replayed. `past`: rounds drafted under `rules`, the oldest first. In
+    adaptive trees, tau_h, tau_l and D0 may have had other values, since each round records them.
     """
     axes, rounds = _axes(rules), _newest(past, adaptive=isinstance(rules, AdaptiveTree))
     if not axes or not rounds:
@@ -185,7 +184,7 @@ def _as_recorded(record: TreeRecord, rule: TreeRule) -> TreeRule:
 
 
 def _has_tree(event: Round, *, adaptive: bool) -> bool:
-    """Whether a round can be replayed; also checks the accepted path, since recordings are untrusted."""
+    """Whether a round can be replayed; also checks that the accepted nodes are a path: recordings are untrusted."""
     if (adaptive and event.knobs is None) or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
@@ -215,7 +214,7 @@ class _Axis:
     step: float = 1.0
 
     def values(self) -> tuple[float, ...]:
-        """The current value and its nearest neighbours within the bounds, at multiples of `step` from it."""
+        """The present value and its nearest neighbours within the bounds: at most `_LINES` values, `step` apart."""
         apart = [self.step * count for count in range(-_LINES, _LINES + 1)]
         low, high = self.low - _SLACK, self.high + _SLACK
         inside = [self.value + way for way in apart if low <= self.value + way <= high or way == 0]
@@ -264,7 +263,7 @@ def _grid(
 
 
 class _Samples:
-    """Bootstrap samples of rounds, which are the same for all cells, and of costs."""
+    """Bootstrap samples of rounds, equal for all cells, and bootstrap samples of costs."""
 
     def __init__(self, count: int, costs: RoundCosts | None) -> None:
         self.costs = costs
@@ -272,7 +271,7 @@ class _Samples:
         self._weights: Floats = np.array([np.bincount(draw, minlength=count) for draw in drawn]) / count
 
     def rates(self, costs: RoundCosts, replayed: ReplayedRounds) -> Floats:
-        """Tokens per second in each sample, or a lower bound."""
+        """Tokens per second in each sample, or a lower bound, shape (draws,)."""
         tokens, levels, drafted = (
             self._weights @ counts for counts in (replayed.tokens, replayed.most_levels, replayed.most_drafted)
         )
@@ -281,7 +280,7 @@ class _Samples:
 
 
 def _cell(replayed: ReplayedRounds, samples: _Samples, present: ReplayedRounds) -> GridCell:
-    """`present`: the same rounds under the present knobs."""
+    """`present`: the same rounds, replayed under the present knobs."""
     cell = GridCell(
         rounds=len(replayed.tokens),
         judged=int(replayed.tokens_known.sum()),

@@ -1,6 +1,6 @@
-"""The proposer of `auto`: a draft model's guesses and lookup guesses grow one tree, whose size the tree size controller
-chooses. A token that both guess counts as the model's guess. In rounds where lookups alone are expected to give more
-tokens per second, the model does not run; it reads the tokens of these rounds later.
+"""The proposer of `auto`: guesses of a draft model and of suffix lookup grow one tree, whose size the tree size
+controller chooses. A token that both guess counts as the model's guess. In rounds where lookup alone is expected to
+give more tokens per second, the model does not run; it reads the tokens of these rounds later.
 """
 
 import math
@@ -26,12 +26,12 @@ of these tokens.
 
 
 class AutoDrafter(Proposer):
-    """Grows trees from a draft model and suffix lookup; without a draft model, from suffix lookup alone."""
+    """Grows trees by a draft model and suffix lookup, or by suffix lookup alone if there is no draft model."""
 
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """`probabilities` has the target's sampling noise, for lookups; None if decoding is greedy."""
+        """`probabilities` has the target's sampling noise, which lookup uses; None if decoding is greedy."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -69,7 +69,7 @@ class AutoDrafter(Proposer):
         return Proposal(tree, model.count - before if model else 0)
 
     def _followed(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """Drafts the tree of a round that follows an earlier decision, within the limits in `rule`."""
+        """Drafts the tree of a round that follows an earlier decision, whose limits are in `rule`."""
         tree, before, calls = TokenTree([text[-1]]), model.count, list[int]()
         if room >= 1 and (behind := model.behind(text)):
             calls.append(behind)
@@ -109,8 +109,8 @@ class AutoDrafter(Proposer):
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The model's guesses after the text. If the model did not run in recent rounds and has many tokens to read, a
-        probe first compares its guesses with these tokens.
+        """The model's guesses after the text. If the model has many tokens to read, since it did not run in recent
+        rounds, a probe first compares its guesses with these tokens.
         """
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -176,7 +176,7 @@ class _MixedTree:
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """Lookup guesses after nodes of a level, except nodes whose path does not occur in the text."""
+        """Lookup guesses after the nodes of a level, except nodes whose path does not occur earlier in the text."""
         tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
             parent_guess = above.get(tree.parents[node])
@@ -187,8 +187,8 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's guesses after those nodes of a level whose parents the model has read; empty if it cannot draft
-        deeper, or if a pass is not worth its time.
+        """The model's guesses after those nodes of a level whose parents the model has read; empty if the model cannot
+        draft deeper, or if a pass is not worth its time.
         """
         if self.tree.depths[level[0]] >= model.deepest:
             return {}

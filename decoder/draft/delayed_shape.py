@@ -1,5 +1,5 @@
 """The shape of a delayed tree (section 5 of the paper cited in `decoder.verify.lossless`). Imports no torch, since the
-parser of options imports this module.
+option parser imports this module.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class DelayedTree:
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """The representative of all shapes that describe the same trees; without branches, K = 1 and L1 = 0."""
+        """The shape that stands for all shapes with the same trees; if it has no branches, K = 1 and L1 = 0."""
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 
     def up_to(self, levels: int) -> "DelayedTree":
@@ -42,6 +42,6 @@ class DelayedTree:
 
 
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
-    """All canonical shapes up to these maxima; for (4, 8, 8), 233 of the 324 shapes (appendix E)."""
+    """All canonical shapes up to these maxima. For (4, 8, 8), these are 233 of the 324 shapes (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

@@ -1,4 +1,4 @@
-"""Forward passes of a draft over one text and over the draft trees at its end, and those of a draft model."""
+"""Forward passes of a draft over one text and the draft trees after it: interface, and passes of a draft model."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -17,19 +17,19 @@ from decoder.forward.ranking import Best, Ranking
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Rows that are added to a full KV cache: with those of one level only, each level would copy the cache."""
+"""Number of rows added to a full KV cache: if only one level's rows were added, each level would copy the cache."""
 
 
 RankingAt = Callable[[Sequence[int]], Ranking]
-"""The ranking of the tokens at positions, one for each row of logits."""
+"""(text position that each row of logits predicts) -> ranking of the tokens in these rows."""
 
 
 class Passes(ABC):
-    """Forward passes of a draft over one text; tokens and logits have the target's token ids."""
+    """Forward passes of a draft over one text. Tokens and logits use the target's token ids."""
 
     cache: KvCache
     count = 0
-    """Number of forward passes so far, without prompt passes."""
+    """Number of forward passes so far, except passes over the prompt."""
     deepest = sys.maxsize
     """Largest number of levels that a tree can have."""
 
@@ -38,7 +38,7 @@ class Passes(ABC):
         """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for a text and a tree; with a larger tree, the cache grows during drafting."""
+        """Reserves cache rows for a text and a tree. If a tree is larger, the cache grows during drafting."""
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
@@ -51,8 +51,8 @@ class Passes(ABC):
 
     @abstractmethod
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of the text; returns logits after the last `latest` tokens (or all unread ones, if
-        fewer), and the position that follows each of them.
+        """Reads the unread tokens of the text; returns the logits after each of the last `latest` tokens (or of the
+        unread tokens, if fewer), and the position of each predicted token.
         """
 
     def begin_tree(self) -> None:
@@ -60,8 +60,8 @@ class Passes(ABC):
 
     @abstractmethod
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards the nodes of one level, whose parents have been read or forwarded. Returns the logits after each
-        node, and the position that follows the node; a single row and position if all nodes have the same logits.
+        """Forwards nodes of one level, whose parents have been read or forwarded. Returns the logits after each node,
+        and the position of each predicted token; a single row and position if all nodes have the same logits.
         """
 
     def best_after_text(self, text: Sequence[int], ranking: Ranking) -> Best:
@@ -74,7 +74,7 @@ class Passes(ABC):
         return ranking(positions).of(logits)
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """After the tree was reduced to `kept_nodes`, a node's number is its index in `kept_nodes`."""
+        """Called after the tree was reduced to `kept_nodes`: a node's new number is its index in `kept_nodes`."""
 
     @abstractmethod
     def commit(self, path: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ class Passes(ABC):
 
 
 class DraftPasses(Passes):
-    """Of a draft model. The KV cache is kept across rounds: accepted drafted nodes are not computed again."""
+    """Passes of a draft model. The KV cache is kept across rounds, so accepted nodes are not computed again."""
 
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
@@ -90,9 +90,9 @@ class DraftPasses(Passes):
         self._model = model
         self._fitted = fitted(model, vocabulary)
         self._rows: dict[int, int] = {}
-        """Of each node that was forwarded in this round."""
+        """Cache row of each node that was forwarded in this round."""
         self._visible_rows: dict[int, tuple[int, ...]] = {}
-        """Of each node and its ancestors, counted from the first row after the text."""
+        """For each node, the rows of its ancestors and of itself, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
         self._fitted.read(self.cache, tokens)
@@ -119,13 +119,13 @@ class DraftPasses(Passes):
         return logits, [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Like `after_latest`, but reads tokens again so that all of the last `latest` ones have logits."""
+        """Like `after_latest`, but reads tokens again so that each of the last `latest` tokens has logits."""
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Of the latest pass, one row per token; None if the model does not keep hidden states."""
+        """Hidden rows of the latest pass, one per token; None if the model does not keep hidden rows."""
         return self._model.hidden
 
     def begin_tree(self) -> None:
@@ -146,7 +146,7 @@ class DraftPasses(Passes):
         return self._fitted.best(self.cache, tokens, positions, visible, ranked)
 
     def _level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[list[int], list[int], Mask]:
-        """Arguments of the pass over a level, and room for its rows."""
+        """Tokens, positions and mask of a pass over a level; reserves and records cache rows for the nodes."""
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
@@ -169,4 +169,4 @@ class DraftPasses(Passes):
 
 
 _level_mask = lru_cache(maxsize=256)(visibility)
-"""Levels of most trees are alike: chains, and the first levels of trees."""
+"""Cached, since most levels have the same few masks, for example the levels of chains."""

@@ -24,12 +24,12 @@ DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """Samples a tree, with one call of `rows` per level; the tree stores these distributions. `shape` must not depend
-    on any token sampled for this tree, and `generator` must be independent of the verifier's generator.
+    """Samples a tree, with one call of `rows` per level; the tree stores the returned distributions. `shape` must not
+    depend on any token sampled for this tree, and `generator` must be independent of the verifier's generator.
     """
     tree = TokenTree([root], draws={})
     level = [0]
-    """Latest node of each rollout."""
+    """The latest node of each rollout; a node that several rollouts share occurs several times."""
     for depth in range(shape.depth):
         if not level:
             break
@@ -40,13 +40,13 @@ def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomG
 
 
 def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generator: RandomGenerator) -> list[int]:
-    """Samples the next token of every rollout; returns the node of each rollout."""
+    """Samples the next token of every rollout; returns the new node of each rollout."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows(tree, nodes)
     known = node_rows.isfinite().all(-1)
     if not known.all():
-        # No token is sampled after a node whose row is not finite. This depends on the path to the node alone, so
-        # lossless verifiers can take the tree; its paths merely differ in length.
+        # No token is sampled after a node whose row is not finite. Whether it is finite depends only on the path to the
+        # node, so the tree is still valid for lossless verifiers; its paths merely differ in length.
         tree.lost, node_rows = True, node_rows[known]
         nodes = [node for node, is_known in zip(nodes, known.tolist(), strict=True) if is_known]
         level = [node for node in level if node in nodes]
@@ -67,11 +67,11 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
 class ShapeChoice(NamedTuple):
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's logits after the text; None if they were not needed to choose the shape."""
+    """The draft's logits after the text; None if the choice of the shape did not need them."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""(the draft's passes, text) -> shape; the shape must not depend on any token sampled for the tree."""
+"""(the draft's passes, text) -> chosen shape, which must not depend on any token sampled for the tree."""
 
 
 class DrawnDrafter(Proposer):

@@ -17,7 +17,7 @@ class Children:
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own log-probabilities if `logprobs` are sharpened or conditioned on sampling noise; else empty."""
+    """The draft's own log-probabilities if `logprobs` are sharpened or depend on sampling noise; otherwise empty."""
     lost: bool = False
     """Whether the draft's logits are NaN or infinite."""
 
@@ -31,7 +31,7 @@ Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
-    """Grows a tree, which has only its root, in place; returns the nodes within the rule's budget, parents before
+    """Grows a tree in place from its root, its only node; returns the nodes within the rule's budget, parents before
     children. `deepest`: largest number of levels that the context allows.
     """
     n_max, least = rule.budget.n_max, rule.budget.least
@@ -61,7 +61,7 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level; with `best`, only those among the tree's `n_max` most probable nodes."""
+    """Nodes of a level; with `best`, only nodes that are among the `n_max` most probable nodes of the tree."""
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -1,5 +1,5 @@
-"""Passes of drafting heads, which read the target's layer states of a text. EAGLE-3 heads and MTP layers draft level by
-level, P-EAGLE and DFlash heads all levels in one pass.
+"""Passes of drafting heads, which read the target's layer states at the tokens of a text. EAGLE-3 heads and MTP layers
+draft level by level; P-EAGLE and DFlash heads draft all levels in one pass.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from decoder.tree import TokenTree, visibility
 AT_ONCE = 512
 """Largest number of text rows in one pass."""
 Drafted = tuple[Sequence[int], Float[Tensor, "N X"]]
-"""Token ids and hidden states of rows that follow the text."""
+"""Token ids and hidden states of additional rows, which follow the text."""
 
 
 class HeadText(Passes):
-    """A text, the head's KV cache for it, and the target's states that the head has not read yet."""
+    """A head's passes over a text: its KV cache for the text, and the target's states that it has not read yet."""
 
     def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
         """`states` are the target's layer states, to which each target pass adds rows."""
@@ -36,7 +36,7 @@ class HeadText(Passes):
         # The target's latest pass has read the same tokens.
         self.unread.append(self._states.take(range(len(tokens))))
         if len(tokens) > 1:
-            # The states of the last token are read later, together with the token after it.
+            # The head reads the states of the last token later, together with the token after it.
             self.outputs(tokens, 1)
 
     def behind(self, text: Sequence[int]) -> int:
@@ -48,8 +48,8 @@ class HeadText(Passes):
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
-        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of them, then at the
-        rows `behind`. The same pass computes these rows as a chain after the text; they are not kept.
+        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, then at
+        the rows `behind`. The same pass computes these rows as a chain after the text, but does not keep them.
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()
@@ -73,7 +73,7 @@ class Eagle3Passes(HeadText):
         super().__init__(head, capacity, states)
         self._capacity = capacity
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """The head's output at each node, an input of its children; for the root, the output at the text's last row."""
+        """The head's output at each node, an input of its children; for the root, the output at the last text row."""
         self._visible_rows: dict[int, list[int]] = {}
         """For each drafted node, the rows of its ancestors and of itself, counted from the first row after the text."""
 
@@ -120,7 +120,7 @@ class ParallelPasses(HeadText):
         """Logits for a tree at the end of the latest text; row d is for the next token after nodes at depth d."""
 
     def reserve(self, rows: int) -> None:
-        # No rows of trees are cached.
+        # The cache has rows for the text and the mask rows, but not for nodes of trees.
         self.cache.reserve(rows + self.deepest)
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
@@ -138,7 +138,7 @@ class ParallelPasses(HeadText):
 
 
 PROBED = 3
-"""Largest number of additional blocks in a pass; they begin at earlier tokens and predict tokens of the text."""
+"""Largest number of additional blocks in a pass; these begin at earlier tokens and predict tokens of the text."""
 
 
 class BlockPasses(Passes):
@@ -153,7 +153,7 @@ class BlockPasses(Passes):
         self._block: DraftBlock | None = None
         """The block that begins at the text's last token."""
         self._memory: dict[int, Float[Tensor, R]] = {}
-        """Recurrent state of the head's correction after each node; key -1 is for the parent of the root."""
+        """Recurrent state of the head's correction after each node; key -1 is for the state before the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
         # The target's latest pass has read the same tokens.
@@ -161,7 +161,7 @@ class BlockPasses(Passes):
         self._read(len(tokens))
 
     def reserve(self, rows: int) -> None:
-        # No rows of trees are cached.
+        # The cache has rows for the text and one block, but not for nodes of trees.
         self.cache.reserve(rows + self._head.shape.block_size)
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:

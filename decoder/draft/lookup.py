@@ -1,5 +1,5 @@
 """Suffix lookup (SuffixDecoding, arXiv:2411.04975): guesses the tokens that followed earlier occurrences of a text's
-suffix, by frequency and, if known, the target's sampling noise. Also a proposer by lookup alone.
+suffix, ranked by frequency and, if known, the target's sampling noise. Also a proposer that drafts by lookup alone.
 """
 
 import math
@@ -17,13 +17,13 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
 COUNTED = 64
-"""Only this many latest occurrences of a suffix are counted."""
+"""Number of latest occurrences of a suffix that are counted."""
 SEARCHED = 4096
-"""Only this many latest occurrences of the text's last two tokens are searched for longer matches."""
+"""Number of latest occurrences of the text's last two tokens that are searched for longer matches."""
 SHORTEST = 2
 """Shortest suffix that is looked up: after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Longest chain guessed after each suffix; lookup uses the suffix whose chain has the most expected tokens."""
+"""Length of the chain guessed after each suffix; lookup uses the suffix whose chain has the most expected tokens."""
 _ROOM = 1024
 
 
@@ -34,11 +34,11 @@ class Continuation:
     text: Sequence[int]
     length: int
     places: Sequence[int]
-    """Positions of the tokens after earlier occurrences, the latest first; not empty."""
+    """Positions of the tokens after earlier occurrences of the suffix, the latest first; not empty."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
         """The most frequent next tokens with their shares, C(child) / C(parent) in SuffixDecoding; of equally frequent
-        tokens, the latest comes first.
+        tokens, the token that occurred last comes first.
         """
         text = self.text
         tokens = [text[place] for place in self.places]
@@ -53,7 +53,7 @@ class Continuation:
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Expected accepted tokens of the chain of most frequent tokens, if shares are acceptance probabilities."""
+        """Expected accepted tokens of the chain of most frequent tokens, with shares as acceptance probabilities."""
         probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
@@ -87,8 +87,8 @@ class SuffixIndex:
         self._array[before : len(self._text)] = self._text[before:]
 
     def suffix_continuations(self) -> list[Continuation]:
-        """Continuations of suffixes, the longest suffix first; of suffixes with the same occurrences, only the longest.
-        Suffixes above `LONGEST` tokens are left out, since a greater length does not affect acceptance.
+        """Continuations of suffixes of the text, the longest suffix first; of suffixes with the same occurrences, only
+        the longest. Suffixes above `LONGEST` tokens are left out, since a greater length does not affect acceptance.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []
@@ -173,7 +173,7 @@ class _LookupSource:
 
 
 def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """The `count` best tokens; probabilities are normalised over all ranked tokens."""
+    """The `count` best tokens; their probabilities are normalised over all ranked tokens."""
     *_, best_score = ranking[0]
     whole = best_score + math.log(sum(math.exp(score - best_score) for *_, score in ranking))
     tokens, logprobs, scores = (list(column) for column in zip(*ranking[:count], strict=True))

@@ -1,5 +1,5 @@
-"""A draft model as a proposer: it reads the unread end of the text, then grows a tree, with one pass for a whole level
-(DynaTree paper, section 3.1).
+"""A draft model as a proposer: it reads the unread tokens at the end of the text, then grows a tree, with one pass for
+each level (DynaTree paper, section 3.1).
 """
 
 import math
@@ -19,14 +19,14 @@ from decoder.tree_rules import Growth, TreeRule
 
 
 class LevelDrafter(Proposer):
-    """A `Proposer` with a draft model. Instead of calling `propose`, a caller may also grow a tree itself, level by
-    level.
+    """A proposer with a draft model. Instead of calling `propose`, a caller may grow a tree level by level with the
+    other methods.
     """
 
     @property
     @abstractmethod
     def count(self) -> int:
-        """Number of forward passes so far, without prompt passes."""
+        """Number of forward passes so far, except passes over the prompt."""
 
     @property
     @abstractmethod
@@ -42,8 +42,8 @@ class LevelDrafter(Proposer):
 
     @abstractmethod
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
-        """Reads the unread tokens of the text; returns the best tokens after the last one, up to the growth rule's
-        largest breadth.
+        """Reads the unread tokens of the text; returns the best next tokens after the text, at most as many as the
+        largest breadth of the growth rule.
         """
 
     @abstractmethod
@@ -51,19 +51,19 @@ class LevelDrafter(Proposer):
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
         """Like `catch_up`, but returns the best tokens after each of the last unread tokens (at most `latest`), and the
-        text's own tokens at the guessed positions; the last guess, for the position after the text, has none.
+        text's own tokens at the guessed positions; the last guess, for the position after the text, has no such token.
         """
 
     @abstractmethod
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
-        """Forwards nodes of one level and returns the best tokens after each node; see `catch_up`."""
+        """Forwards nodes of one level; returns the best next tokens after each node, like `catch_up`."""
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        """Reduces the tree to the nodes `kept`."""
+        """Returns the tree reduced to the nodes `kept`."""
         return tree if len(kept) == len(tree) else tree.subtree(kept)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        # The growth rule and the context limit the tree, not costs.
+        # Only the growth rule and the context limit this tree; costs do not.
         tree, before = TokenTree([text[-1]]), self.count
         if room >= 1 and self.behind(text):
             first = self.catch_up(text, rule.growth)
@@ -83,7 +83,7 @@ class LevelDrafter(Proposer):
 
 
 class ModelDrafter(LevelDrafter):
-    """Ranks nodes by `DraftProbabilities`, or in greedy decoding by the draft's own probabilities, sharpened by the
+    """Ranks nodes by `DraftProbabilities`; in greedy decoding, by the draft's own probabilities, sharpened by the
     growth rule's exponent.
     """
 
@@ -136,7 +136,7 @@ class ModelDrafter(LevelDrafter):
         return children * len(nodes) if len(children) == 1 else children
 
     def _ranking(self, positions: Sequence[int], growth: Growth[float]) -> Ranking:
-        """For logits that predict the tokens at `positions`."""
+        """Ranking of logits that predict the tokens at `positions`."""
         count = int(growth.wide)
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             sharpened = Estimate([growth.sharpness] * len(positions)) if growth.sharpness != 1 else None
@@ -148,8 +148,8 @@ def best_children(
     logits: Float[Tensor, "N V"], count: int, estimate: Estimate | None = None, *, own: bool = False
 ) -> list[Children]:
     """The `count` most probable tokens of each row, with log-probabilities in float32; of equally probable tokens, the
-    one with the lower id comes first. A token of probability 0 is no child, and a row with NaN or plus infinity, or
-    without any possible token, has none. `own`: children also hold the draft's own log-probabilities.
+    token with the lower id comes first. Tokens of probability 0 are left out; a row with NaN, plus infinity, or only
+    such tokens has no children. `own`: children also have the draft's own log-probabilities.
     """
     return _children(Ranking(count, estimate, own=own).of(logits))
 
@@ -159,7 +159,7 @@ def _children(best: Best) -> list[Children]:
 
 
 def _possible(children: Children) -> Children:
-    """Without the last ones, of probability 0; none if the first one's is not a number."""
+    """Removes children of probability 0, which come last; all children if the first log-probability is not finite."""
     if math.isfinite(children.logprobs[-1]):
         return children
     if not math.isfinite(children.logprobs[0]):

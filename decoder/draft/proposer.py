@@ -21,21 +21,21 @@ class Proposal:
 
 
 class Proposer(ABC):
-    """Proposes each round's draft: a tree, a chain, or only the root. By default keeps no cache and learns nothing."""
+    """Proposes each round's draft: a tree, a chain, or only the root. The defaults keep no cache and learn nothing."""
 
     @abstractmethod
     def read(self, tokens: Sequence[int]) -> None:
         """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for the whole text and a tree; for a larger tree, the cache grows during drafting."""
+        """Reserves cache rows for the whole text and a tree. If a tree is larger, the cache grows during drafting."""
 
     @abstractmethod
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """Drafts a tree of at most `room` levels below its root, which is the last token of `text`."""
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """`burst` are the tokens that the target chose after the root: the accepted tokens and the bonus token."""
+        """`burst`: the tokens that the target chose after the root: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""

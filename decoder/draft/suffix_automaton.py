@@ -1,6 +1,6 @@
 """Finds repetitions in a text. A guess that continues a repetition is accepted more often than its draft probability
-suggests, and the longer the repetition, the more often. A suffix automaton (Blumer and others, 1985) finds the length
-of the repetition for the text and every path of a tree, in time independent of the text's length.
+suggests; the longer the repetition, the larger the difference. A suffix automaton (Blumer and others, 1985) finds the
+length of the repetition for the text and every path of a tree, in time independent of the text's length.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ FAMILIARITIES = 6
 """Number of familiarity classes: repetitions of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or more tokens."""
 SuffixMatch = tuple[int, int]
 """(state, length) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text followed
-by a path. A state stands for all substrings with the same end positions.
+by a path of a tree. A state stands for all substrings with the same end positions.
 """
 LONGEST = 1 << FAMILIARITIES - 1
 FAMILIARITY = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
@@ -20,7 +20,7 @@ class SuffixAutomaton:
     def __init__(self, text: Iterable[int] = ()) -> None:
         self._next: list[dict[int, int]] = [{}]
         self._shorter = [-1]
-        """Suffix link of each state; -1 for the root."""
+        """For each state, its suffix link: the state of the longest suffix in another state; -1 for the root."""
         self._longest = [0]
         self._whole = 0
         self.extend(text)
@@ -32,7 +32,7 @@ class SuffixAutomaton:
 
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
         """The match after each candidate next token, and the token's familiarity class. The last class is for all other
-        tokens: 0 if a candidate continues the match, otherwise the class of a token that would continue it.
+        tokens: 0 if a candidate continues `match`, otherwise the class of a token that would continue it.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]

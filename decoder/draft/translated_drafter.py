@@ -1,4 +1,4 @@
-"""A proposer with a draft model that has another tokenizer than the target: it re-tokenises the text for each model."""
+"""A proposer with a draft model whose tokenizer is not the target's: it tokenizes the text again for each model."""
 
 import re
 import sys
@@ -19,9 +19,9 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
 
 CONTEXT_CHARACTERS = 64
-"""Number of characters of the preceding text that are tokenized together with a text."""
+"""Number of preceding characters that are tokenized together with a text."""
 OPEN_CHARACTERS, SHORTENED_TO = 512, 128
-"""Characters at the end of a text that are tokenized again with each addition: the maximum, and after shortening."""
+"""Lengths of the end of a text that is tokenized again with each addition: the maximum, and after shortening."""
 _WORD_START = re.compile(r"(?<=\S) (?=\S)")
 
 
@@ -48,14 +48,14 @@ class Following:
 
 
 class GrowingTokens:
-    """Tokens of a growing text; only its end is tokenized again when text is added."""
+    """Tokens of a growing text. When text is added, only the end of the text is tokenized again."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self.tokens = first_tokens(tokenizer)
         """Tokens of the whole text, after the special tokens with which the tokenizer begins a text."""
         self._tokenizer, self._following = tokenizer, Following(tokenizer)
         self._final, self._open = len(self.tokens), ""
-        """Number of tokens at the start that no longer change, and the text of the other tokens."""
+        """Number of tokens at the start that no longer change, and the text of the tokens after them."""
 
     @property
     def end(self) -> str:
@@ -84,7 +84,7 @@ class TranslatedDrafter(LevelDrafter):
     """Drafts chains for one text, with a draft model that has its own tokens.
 
     The last target token of the drafted text may still become part of a longer token, so a token is proposed only when
-    another follows. Its probability is the product of those of the draft tokens whose text begins within it.
+    another token follows it. Its probability is the product of the probabilities of all draft tokens that begin in it.
     """
 
     def __init__(self, pair: Pair, draft: LanguageModel, translation: Translation, longest: int) -> None:
@@ -98,11 +98,11 @@ class TranslatedDrafter(LevelDrafter):
         self._read = list[int]()
         """The draft's tokens whose keys and values are in the cache."""
         self._taken, self._known = 0, 0
-        """Number of target tokens in `_committed`, and about how many the draft has read."""
+        """Number of target tokens in `_committed`, and approximate number of those that the draft has read."""
         self._drafted, self._text = list[int](), ""
         """The round's draft tokens, and their text."""
         self._tokens, self._logprobs = list[int](), dict[int, tuple[float, float]]()
-        """Target tokens of this text; (sharpened, own) log-probability of each token in which a draft token begins."""
+        """Target tokens of `_text`; (sharpened, own) log-probability of each token in which a draft token begins."""
         self._ended, self._lost = True, False
         """Whether the chain has ended, and whether it has ended because the draft's logits are NaN or infinite."""
         self._ready: Float[Tensor, "1 V"] | None = None
@@ -137,7 +137,7 @@ class TranslatedDrafter(LevelDrafter):
     def catch_up_with_guesses(
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`; guesses for tokens that the text already has are guesses of the draft's own tokens."""
+        """See `LevelDrafter`; at positions within the text, guesses and tokens are the draft's own tokens."""
         self._begin(text, growth)
         tokens = self._own.tokens
         if not self._has_room(tokens):
@@ -156,7 +156,7 @@ class TranslatedDrafter(LevelDrafter):
         self._known = self._taken = self._taken + len(tokens)
 
     def _begin(self, text: Sequence[int], growth: Growth[float]) -> None:
-        """Begins the round's chain; it stays empty if the text ends within a character."""
+        """Begins the round's chain, which stays empty if the text ends within a character."""
         self._take(text[self._taken :])
         self._estimate = Estimate([growth.sharpness]) if growth.sharpness != 1 else None
         self._following = Following(self._pair.tokenizer, self._own.end)
@@ -171,7 +171,7 @@ class TranslatedDrafter(LevelDrafter):
         return children if path == self._tokens[: len(path)] else Children([], [])
 
     def _next(self, place: int) -> Children:
-        """The chain's token at `place`; drafts until another token follows it, or until the chain ends."""
+        """The chain's token with index `place`; drafts until the chain has a further token or ends."""
         for _ in range(DRAFTED_A_TOKEN * (place + 1) - len(self._drafted)):
             if self._ended or len(self._tokens) > place + 1:
                 break
@@ -218,7 +218,7 @@ class TranslatedDrafter(LevelDrafter):
         return 0 < len(tokens) < self._context
 
     def _after(self, tokens: list[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after the last `latest` of the draft's tokens, or after its unread tokens, if these are fewer."""
+        """Logits after the last `latest` of the draft's tokens, or after its unread tokens if they are fewer."""
         self.passes.cache.cut(min(common_prefix(self._read, tokens), len(tokens) - 1))
         self.passes.reserve(-(-len(tokens) // MORE_ROWS) * MORE_ROWS)
         self._read = [*tokens]

@@ -1,1 +1,1 @@
-"""Forward forms, which compute a model's forward passes: native, compiled, static, batch-invariant, Hugging Face."""
+"""Forward forms: implementations of a model's forward pass, for example native, compiled, static, Hugging Face."""

@@ -1,6 +1,6 @@
-"""Choice of tokens, only from finite logits. NaN and plus infinity come from overflow or damaged weights and make any
-choice arbitrary, so decoding ends there. Minus infinity is the logit of a token that the model excludes. The largest
-logit of a row is finite if and only if a token can be chosen, since the maximum of a row with NaN is NaN.
+"""Chooses tokens from logits. NaN and plus infinity come from overflow or damaged weights and would make a choice
+arbitrary, so they raise LogitsError. Minus infinity is the logit of a token that the model excludes. The largest logit
+of a row is finite if and only if a token can be chosen, since the maximum of a row with NaN is NaN.
 """
 
 import math
@@ -17,8 +17,8 @@ from decoder.sampling.settings import Sampling
 
 
 def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
-    """The token of each row with the largest sum of logit and offset, in float32; of equal sums, the lowest id. Raises
-    LogitsError if a row has NaN or plus infinity, or no finite logit.
+    """For each row, the token with the largest sum of logit and offset in float32; if sums are equal, the token with
+    the lowest id. Raises LogitsError if a row has NaN or plus infinity, or no finite logit.
     """
     if logits.is_cpu and (found := library()):
         tokens = chosen_tokens(found, in_rows(logits), offsets)
@@ -34,8 +34,8 @@ def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> lis
 def kept_choice(
     logits: Float[Tensor, "N V"], offsets: Offsets, truncation: Sequence[Sampling]
 ) -> Callable[[int], int] | None:
-    """A function that returns, for the index of a row, the token with the largest sum of logit and offset among the
-    tokens that truncation keeps; it computes only this row. None without a compiled library for the logits.
+    """A function that returns, for a row index, the token with the largest sum of logit and offset among the tokens
+    that truncation keeps. None if the logits are not on the CPU, or if there is no compiled library.
     """
     if not logits.is_cpu or not (found := library()):
         return None
@@ -44,11 +44,11 @@ def kept_choice(
 
 
 def require_choices(logits: Float[Tensor, "N V"]) -> None:
-    """Raises LogitsError as `choices` does; waits for the logits if they are on another device."""
+    """Raises LogitsError for the same rows as `choices`; synchronises with the device of the logits."""
     require_finite(logits.amax(-1).tolist())
 
 
 def require_finite(largest: Iterable[float]) -> None:
-    """Raises LogitsError as `choices` does, given the largest logit of each row: NaN for a row with NaN."""
+    """`require_choices` for the largest logit of each row, which is NaN for a row with NaN."""
     if not all(map(math.isfinite, largest)):
         raise LogitsError

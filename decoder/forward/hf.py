@@ -33,15 +33,15 @@ FEW_ROWS = 2
 """Number of rows that every model can compute in one pass."""
 INDEXER_KEYS = "indexer keys"
 PRECISION = "dynatui_precision"
-"""Attribute of modules from quantised checkpoints that describes weights and dtype in words."""
+"""Name of the attribute of a module from a quantised checkpoint that describes its weights and dtype in words."""
 CACHES = ("past_key_values", "cache", "cache_params", "state")
 """Possible names of a module's argument for the cache."""
 Call = Callable[..., Any]
-"""(tokens, positions, biases by layer type, cache of the pass, further options) -> output of a module."""
+"""Calls a module: (tokens, positions, biases by layer type, cache of the pass, further options) -> its output."""
 
 
 class Layers(Cache):
-    """Cache of one pass after `rows` cached rows; a subclass stores the new keys and values of each layer."""
+    """The cache that a module gets for one pass after `rows` cached rows; subclasses store new keys and values."""
 
     def __init__(
         self,
@@ -51,8 +51,8 @@ class Layers(Cache):
         starts: Mapping[int, int] | None = None,
     ) -> None:
         """`positions` are the positions of the new rows; None if the new rows directly follow the cached `rows`.
-        `key_positions` are the positions of all rows, on the host. `starts` has, by layer, the first row that attention
-        reads, if this is not row 0.
+        `key_positions` are the positions of all rows, on the host. `starts` maps a layer to the first row that its
+        attention reads; layers without an entry read all rows.
         """
         super().__init__(layers=[])
         self._rows, self._positions, self._key_positions = rows, positions, key_positions
@@ -61,13 +61,13 @@ class Layers(Cache):
     def put(
         self, layer: int, _keys: Float[Tensor, "H N D"], _values: Float[Tensor, "G N E"]
     ) -> tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]:
-        """Stores new keys and values; returns all keys and values that attention reads."""
+        """Stores new keys and values; returns all that attention reads. This class raises ValueError."""
         raise ValueError(
             f"the keys of layer {layer} cannot be read here: the module that owns the layer's state caches them itself"
         )
 
     def put_indexer(self, layer: int, _keys: Float[Tensor, "N I"]) -> Float[Tensor, "S I"]:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all keys of the indexer."""
+        """Stores new keys of an indexer of sparse attention; returns all its keys. This class raises ValueError."""
         raise ValueError(f"layer {layer} has an indexer, whose keys this cache cannot hold")
 
     def update(
@@ -86,8 +86,8 @@ class Layers(Cache):
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. With `layer_idx` and known positions, instead each new row's position
-        minus its index: layers that scale queries by position (Llama 4) add the index.
+        """Number of cached rows before the pass. If `layer_idx` is given and positions are known: the position of each
+        new row minus its index in the pass, to which layers that scale queries by position (Llama 4) add the index.
         """
         if layer_idx is None or self._positions is None:
             return self._rows
@@ -129,7 +129,7 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of the cache as an argument of a module and in the module's output; transformers 5.24 changed this name."""
+    """Name of the cache among a module's arguments and in its output; transformers 5.24 changed this name."""
     return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
 
 
@@ -226,8 +226,8 @@ class ModuleForward(Forward):
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows in one pass after `text` tokens; some modules store a mask of limited
-    length. Tried on torch's meta device, where a pass takes almost no time; True if a module cannot be tried there,
-    because its control flow depends on tensor values.
+    length. The test passes run on torch's meta device, where they take almost no time. True if even a short pass fails
+    there, since the module's control flow depends on tensor values.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -254,7 +254,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy on the meta device, where some operators support only bfloat16. A pass may store tensors in the copy."""
+    """A copy of the module on the meta device in bfloat16, the only dtype that some operators support there."""
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
 
@@ -272,7 +272,7 @@ def sizes_of(module: Any) -> dict[str, int]:
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights, and `name` set to `size` in the configuration; None if this is impossible."""
+    """A module with the same weights whose configuration has `size` as field `name`; None if this is impossible."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -310,7 +310,7 @@ def _differs(part: nn.Module, plain: nn.Module) -> bool:
 
 
 def is_quantised(module: Any) -> bool:
-    """False if quantised weights were converted to a plain dtype at loading."""
+    """Whether a module computes with quantised weights; False if they were dequantised at loading."""
     return getattr(module, "hf_quantizer", None) is not None
 
 
@@ -341,7 +341,7 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """Architecture of a model of a native family; else the name of the module's class."""
+    """The architecture, if the model's family is native; else the name of the module's class."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
@@ -378,7 +378,7 @@ def frequencies_of(module: Any) -> Tensor | None:
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts are the family's own, on one device and in one dtype: no adapter, no quantised matrix."""
+    """Whether the module has one device and dtype, and only its family's own parts: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (

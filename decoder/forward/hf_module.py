@@ -1,5 +1,5 @@
-"""The Hugging Face module of a model: loaded on first use, and dropped from memory if it can be loaded again. For
-models of native families, only transformers' own methods and the judge of near ties need it.
+"""The Hugging Face module of a model: it is loaded on first use, and can be dropped from memory if it can be loaded
+again. For models of native families, only transformers' own generation methods and the near-tie check need it.
 """
 
 import functools
@@ -77,12 +77,12 @@ class HfModule:
 
     @property
     def quantised(self) -> bool:
-        """False if the module is not in memory."""
+        """Whether the module is in memory and computes with quantised weights."""
         return self._module is not None and bool(_hf().is_quantised(self._module))
 
     @property
     def by_paths(self) -> bool:
-        """Whether draft trees are computed as whole paths, as the module's family or a trial requires."""
+        """Whether the module computes draft trees as root-to-leaf paths, because its family or a probe requires it."""
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:

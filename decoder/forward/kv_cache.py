@@ -11,12 +11,12 @@ from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
 Part = tuple[str, int]
-"""What is cached (for example `KEYS`), and the number of the layer."""
+"""(kind of cached rows, for example `KEYS`; number of the layer)."""
 
 
 class KvCache:
     """Tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
-    output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle` is called.
+    output NaN. If the shapes of keys and values are unknown before the first pass, `store` is empty until `settle`.
     """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -25,9 +25,9 @@ class KvCache:
         self.used = 0
         """Number of rows in use; a forward pass appends its rows after them."""
         self.parts: dict[Part, tuple[Tensor, int]] = {}
-        """Tensors of the parts that are not in `store`, each with the dimension that counts its rows."""
+        """Tensors of the parts that are not in `store`, each with the dimension along which its rows lie."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
-        """Rows of each part in the first pass; empty after `settle`."""
+        """Rows of each part that the first pass has computed, with the same dimension; empty after `settle`."""
         self.positions: Tensor | None = None
         """Position of each row in the text, shape (S,), on the host; None if no forward form reads positions."""
         self.store = store
@@ -38,7 +38,7 @@ class KvCache:
 
     @property
     def nbytes(self) -> int:
-        """Allocated bytes, those of unused rows included."""
+        """Allocated bytes, including those of unused rows."""
         return sum(tensor.untyped_storage().nbytes() for tensor, _ in self._tensors())
 
     def with_positions(self) -> "KvCache":
@@ -53,7 +53,7 @@ class KvCache:
         return noted
 
     def append_part(self, part: Part, rows: Tensor, axis: int) -> Tensor:
-        """Writes new rows of a part, counted by dimension `axis`; returns all rows of the part. The first pass only
+        """Writes new rows of a part along dimension `axis`; returns all rows of the part. The first pass only
         records the part, and `settle` allocates it. Raises ValueError for a part that was not in the first pass.
         """
         if part in self.parts:
@@ -67,7 +67,7 @@ class KvCache:
         return rows
 
     def settle(self) -> None:
-        """After the first pass, allocates all rows, in one tensor if the shapes of all layers are the same."""
+        """After the first pass, allocates `store` if all keys and values have one shape and dtype, else `parts`."""
         if not self._first:
             return
         first, self._first = self._first, {}
@@ -91,7 +91,7 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies these rows to index `first` and the indices after it; called by `keep` and `drop`."""
+        """Copies rows to successive indices from `first` on; called by `keep` and `drop`."""
         for tensor, axis in self._tensors():
             if tensor.device.type == "cpu":
                 # numpy moves a few rows in a third of torch's time.
@@ -108,7 +108,7 @@ class KvCache:
             tensor.index_copy_(axis, to, tensor.index_select(axis, source))
 
     def _tensors(self) -> Iterator[tuple[Tensor, int]]:
-        """All tensors, each with the dimension that counts its rows."""
+        """All tensors, each with the dimension along which its rows lie."""
         if self.store.numel() or not self.parts:
             yield self.store, 3
         yield from self.parts.values()
@@ -121,7 +121,7 @@ class KvCache:
         return self.used
 
     def drop(self, first: int, count: int) -> None:
-        """Drops committed or drafted rows; later rows move to lower indices."""
+        """Drops `count` rows from index `first` on, committed or drafted; later rows move to lower indices."""
         self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count
@@ -131,7 +131,7 @@ class KvCache:
         self.length = self.used = min(self.length, length)
 
     def assume(self, length: int) -> None:
-        """Sets the number of committed rows, whatever they contain, for timed passes; drops all drafted rows."""
+        """For timed passes: sets the number of committed rows without computing them; drops all drafted rows."""
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:
@@ -147,7 +147,7 @@ class KvCache:
 
 
 def _bits(tensor: Tensor) -> NDArray[Any]:
-    """The tensor's memory in numpy, as int16 for bfloat16, which numpy lacks."""
+    """A numpy array that shares the tensor's memory; of dtype int16 for bfloat16, which numpy lacks."""
     array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return array
 

@@ -1,6 +1,4 @@
-"""A language model as the engine sees it, and a draft model under the token ids of a target that has more or fewer of
-them.
-"""
+"""A language model with its forward form, and the conversion of a draft to a target's number of token ids."""
 
 import copy
 import functools
@@ -31,12 +29,12 @@ from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported
 
 AT_ONCE = 512
-"""Most tokens of plain text in one pass."""
+"""Largest number of tokens that one pass over a text reads."""
 
 
 class LanguageModel:
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """Without a native form on a CPU, the Hugging Face module computes passes, loaded at the first one."""
+        """A native form computes the passes on a CPU if there is one, else the module, which the first pass loads."""
         self.name = name
         self.layers: int = traits.layers
         self.width: int = traits.width
@@ -48,10 +46,10 @@ class LanguageModel:
         self.precision = traits.precision or str(traits.dtype).removeprefix("torch.")
         """Dtype of the weights (for example float16), or their quantisation, in words."""
         self.computed_by = ""
-        """Library that computes the passes in place of torch; empty if torch does."""
+        """Name of the external library that computes the passes, such as llama.cpp; empty without one."""
         self._keeps_states = False
         self.ranks: TensorParallelGroup | None = None
-        """None if this process runs the model alone."""
+        """The model's tensor-parallel processes; None if this process runs the model alone."""
         self._native = native_on_cpu(traits)
         self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None
@@ -77,7 +75,7 @@ class LanguageModel:
     def of_forward(
         cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str, keeps_states: bool
     ) -> "LanguageModel":
-        """Another library computes the passes, and there is no Hugging Face module."""
+        """A model whose passes the external library `computed_by` computes; it has no Hugging Face module."""
         model = cls(name, traits, HfModule(traits))
         model.run_by(forward)
         model.computed_by, model.precision, model._keeps_states = computed_by, precision, keeps_states
@@ -85,12 +83,12 @@ class LanguageModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the model is in memory and has layers with a state, from which no mask can remove a token."""
+        """Whether the model is in memory and has layers with states, from which no mask can remove a token."""
         return self._keeps_states or self.hf.keeps_states
 
     @property
     def judgeable(self) -> bool:
-        """Whether `near_tie` can judge near ties in the model's text."""
+        """Whether the module `near_tie` can check near ties in the model's text."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
@@ -107,7 +105,7 @@ class LanguageModel:
         self.runs_by, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:
-        """Drops the current form before the module is loaded."""
+        """Sets the module's form; drops the current form before the module is loaded."""
         self.drop_forward()
         self.runs_by = self.hf.forward_form()
 
@@ -128,8 +126,8 @@ class LanguageModel:
         return self.runs_by.new_cache(capacity)
 
     def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
-        """Logits of N new rows, which are appended to the cache; they see all committed rows and, of the last M rows,
-        those marked in `visible`, of shape (N, M). Siblings have the same position.
+        """Logits of N new rows, which are appended to the cache. `visible`, of shape (N, M), is the attention mask of
+        the last M rows, including the new rows; all earlier rows are visible. Siblings have the same position.
         """
         return self.runs_by.forward(cache, tokens, positions, visible)
 
@@ -140,7 +138,7 @@ class LanguageModel:
         return self.runs_by.read(cache, tokens[last:])
 
     def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
-        """See `Forward`, also for `best_after`."""
+        """See `Forward.best`."""
         return self.runs_by.best(cache, tokens, positions, visible, ranking)
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
@@ -159,7 +157,7 @@ class LanguageModel:
         return twin
 
     def exact(self) -> "LanguageModel":
-        """A row's bits do not depend on the other rows of its pass. Raises PairError if no form is so."""
+        """The same model with a batch-invariant form; raises PairError if it has none."""
         if own := self._own_cache:
             raise PairError(
                 f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
@@ -177,17 +175,17 @@ class LanguageModel:
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
-        """The same model, which also keeps its `hidden` rows if its fastest native form computes the passes."""
+        """The same model, which also keeps the `hidden` rows of each pass if its native form on a CPU computes it."""
         native = self._native
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """Passes also write the inputs of some layers to `states`. Raises PairError if the form gives no access."""
+        """The same model, whose passes also write layer inputs to `states`; raises PairError if its form cannot."""
         return self.with_forward(tapped(self.runs_by, states))
 
     def streaming(self, sinks: int, window: int) -> "LanguageModel":
         """The same model, in which each token attends only to a text's first `sinks` and latest `window` tokens. Raises
-        PairError if positions are not rotary, or states or whole paths are cached in place of rows.
+        PairError if positions are not rotary, or if the model caches states or whole paths in place of rows.
         """
         if own := self._own_cache:
             raise PairError(
@@ -205,7 +203,7 @@ class LanguageModel:
 
     @property
     def _own_cache(self) -> str:
-        """What the model caches of a text in place of rows, for error messages; empty if it caches rows."""
+        """Words for error messages if the model caches states or whole paths in place of rows; else empty."""
         if self.hf.by_paths:
             return "computes whole paths in caches of its own"
         return "keeps states" if self.keeps_states else ""
@@ -253,7 +251,7 @@ class LanguageModel:
 
 
 def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
-    """Compiled if the CPU has a library with sufficient arithmetic; None on another device, or for another family."""
+    """A compiled model if the library exists and the dtype is not float64, else a native one; None if neither works."""
     source = traits.source if traits.device.type == "cpu" else None
     if source is None:
         return None
@@ -284,7 +282,7 @@ class Fit:
         return [token if token < self.known else self.instead for token in tokens]
 
     def read_on_device(self, tokens: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
-        """`read` for a tensor, without a wait for the device."""
+        """`read` for a tensor; does not synchronise host and device."""
         return tokens if self.known >= self.width else tokens.masked_fill(tokens >= self.known, self.instead)
 
     def logits(self, own: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
@@ -294,7 +292,7 @@ class Fit:
 
 
 def fit(model: LanguageModel, width: int) -> Fit | None:
-    """None if the model has as many ids."""
+    """The conversion of a model to `width` token ids; None if the model has this number."""
     return None if model.width == width else Fit(model.width, width, _read_instead(model))
 
 
@@ -304,7 +302,7 @@ def fitted(model: LanguageModel, width: int) -> Forward:
 
 
 def _read_instead(model: LanguageModel) -> int:
-    """The first end-of-text token: it ends a part of a text, as most tokens that are added to a model do."""
+    """The first end-of-text token, since most tokens that are added to a vocabulary also end a part of a text."""
     named = model.eos if isinstance(model.eos, list) else [model.eos]
     return next((token for token in named if isinstance(token, int) and 0 <= token < model.width), 0)
 

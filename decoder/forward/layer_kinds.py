@@ -58,7 +58,7 @@ class Windows:
     """Attention windows of a model's layers; windows at least as long as the model's context are left out."""
 
     sizes: Mapping[str, int]
-    """In tokens, for each layer type with a window."""
+    """Size of the window in tokens, for each layer type with a window."""
     layers: Sequence[str]
     """Attention type of each cached layer."""
 
@@ -82,7 +82,7 @@ def whole_mask(visible: Bool[np.ndarray, "N M"], keys: int) -> Bool[np.ndarray, 
 
 
 def first_seen(mask: Bool[np.ndarray, "N S"]) -> int:
-    """Index of the first key that a query sees; attention need not read earlier keys."""
+    """Index of the first key that any query attends to; attention need not read earlier keys."""
     return int(mask.any(0).argmax())
 
 
@@ -109,7 +109,7 @@ def attention_types(config: Any) -> Sequence[str]:
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """Values for all cached layers; further repetitions of a loop's layers are cached after all other layers."""
+    """Values for all cached layers: those of all layers, then those of each further repetition of a loop of layers."""
     first, end, repetitions = _loop(config)
     return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
 
@@ -142,8 +142,8 @@ def by_layers(config: Any, field: str) -> list[Any]:
 
 
 def longest_text(config: Any) -> int:
-    """Length of the longest text, in tokens. For longer texts, longrope changes the frequencies at all positions, but
-    cached keys keep their old rotation, so the output would depend on the number of rows in each pass.
+    """Length of the longest text, in tokens. Texts for which longrope would change the frequencies at all positions are
+    excluded: cached keys keep their old rotation, so the output would depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)
@@ -168,12 +168,12 @@ def keeps_states(config: Any) -> bool:
 
 
 FAMILIES = frozenset({"bloom", "deepseek_v4", "gpt_neo", "minimax_m3_vl_text", "mpt", "roformer", "rwkv", "xlstm"})
-"""Model types that derive positions from row numbers, or whose caches hold more than rows and states."""
+"""Model types that need whole paths: they derive positions from row numbers, or cache more than rows and states."""
 UNCAPTURED = "a module that computes whole paths copies its cache in each pass, which a CUDA graph cannot do"
 
 
 def takes_paths(text: Any) -> bool:
-    """Whether modules are known to compute a draft tree as whole paths; the probe finds further such modules."""
+    """Whether the model type needs whole paths; `decoder.models.compatibility` finds further modules that need them."""
     return getattr(text, "model_type", None) in FAMILIES or bool(getattr(text, "alibi", False))
 
 
@@ -185,7 +185,7 @@ INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of all keys and values as `KvCache` stores them, and without the rows that ring buffers would drop."""
+    """Bytes of all keys and values: in `KvCache`, and in ring buffers, which would drop rows outside the windows."""
     windows = windows_of(config)
     shared = getattr(config, "num_kv_shared_layers", None) or 0
     owners = windows.layers[: len(windows.layers) - shared]
@@ -195,7 +195,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
 
 
 def _row_sizes(config: Any) -> Sequence[int]:
-    """How many numbers each layer caches for one token."""
+    """Number of values that each layer caches for one token."""
     kinds, attention = layer_types(config), attention_types(config)
     if not any(by_layers(config, "num_attention_heads")):
         return [0] * len(kinds)

@@ -1,5 +1,5 @@
-"""Linear layers by torch's public operators, products of output heads with results in float32, and the trial that
-chooses a CPU's dtype.
+"""Linear layers by torch's public operators, products of output heads with results in float32, and a timing trial that
+finds whether bfloat16 or float32 is faster on this CPU.
 """
 
 import functools
@@ -66,7 +66,7 @@ def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Ten
     if not has_wide_product(weight.device, weight.dtype):
         return functional.linear(rows, weight, bias)
     flat = rows.flatten(0, -2)
-    # Torch 2.11 has no rule for the shape of addmm's result in another dtype, which a compiler needs.
+    # torch.compile cannot infer the shape of the result of addmm with `out_dtype` (torch 2.11).
     if bias is None or torch.compiler.is_compiling():
         wide = torch.mm(flat, weight.t(), out_dtype=torch.float32)
         wide = wide if bias is None else wide + bias
@@ -84,7 +84,7 @@ def has_wide_product(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def widen(module: Any) -> None:
-    """Makes the output head use `product`, unless it is quantised or was changed by another library."""
+    """Makes a module's output head use `product`, unless the head is quantised or was changed by another library."""
     head = module.get_output_embeddings()
     plain = type(head) is nn.Linear and "forward" not in vars(head)
     if plain and has_wide_product(head.weight.device, head.weight.dtype):

@@ -1,7 +1,7 @@
-"""Judges whether a text's first difference from plain decoding is a near tie, by scores in float32 with the same noise.
-In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
-scores differ by less than the rounding error may swap ranks; a larger difference is a bug. A float32 copy may not fit
-in memory beside the model, so one layer at a time is converted, or else the CPU computes the scores.
+"""Decides by float32 scores whether a text's first difference from plain decoding is a near tie of two tokens. In
+bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose scores
+differ by less than the rounding error may swap ranks; a larger difference is a bug. A float32 copy may not fit in
+memory beside the model, so one layer at a time is converted; if even this needs too much, the CPU computes the scores.
 """
 
 import math
@@ -35,8 +35,8 @@ MARGIN = 1.25
 @dataclass(frozen=True)
 class Verdict:
     near_tie: bool
-    """Whether twice the largest rounding error of a logit in the model's dtype covers the gap, or whether rounding
-    errors decide if top-k or top-p keeps one of the two tokens.
+    """True if `gap` is at most twice the largest rounding error of a logit in the model's dtype, or if rounding errors
+    decide whether top-k or top-p keeps one of the two tokens.
     """
     gap: float
     """Absolute difference of the two scores; in sampling, a score is the token's logit plus the position's noise."""
@@ -44,15 +44,15 @@ class Verdict:
 
 @dataclass
 class Scorer:
-    """State that the judges of one model's texts share, so that the module is not loaded again for each text."""
+    """State that all `Judge`s of one model share, so that the module is not loaded again for each text."""
 
     module: Any = None
-    """Copy of the model's Hugging Face module that a judge has loaded."""
+    """Copy of the model's Hugging Face module that a `Judge` has loaded; None without a copy."""
     full: set[torch.device] = field(default_factory=set)
     """Devices with too little memory for the float32 passes."""
 
     def give_way(self) -> None:
-        """Frees the copy for the next text's caches, unless its device has room for another copy."""
+        """Drops the copy to free memory for the next text's caches, unless its device has memory for another copy."""
         if self.module is None:
             return
         needed = sum(weight.nbytes for weight in self.module.parameters())
@@ -70,7 +70,7 @@ class Judge:
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-        """Judges two tokens after `prefix`. If `by_module`, the Hugging Face module chose one of them, so the module's
+        """Compares two tokens after `prefix`. If `by_module`, the Hugging Face module chose one token, so the module's
         rounding error counts too. Raises DeviceError if both the model's device and the CPU have too little memory.
         """
         for place in dict.fromkeys((self._model.device, CPU)):
@@ -193,7 +193,7 @@ def _by_module(
 
 @contextmanager
 def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Each layer of the module computes in float32 on a device; weights are converted layer by layer."""
+    """Within the context, each layer computes in float32 on `device`; weights are converted layer by layer."""
     handles = [hook for called, members in _layers(module) for hook in _in_float32(called, members, device)]
     try:
         yield

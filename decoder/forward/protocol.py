@@ -1,4 +1,4 @@
-"""Forward forms of a model: all give the same logits, up to rounding errors; and tensor-parallel processes."""
+"""Interfaces of forward forms, whose logits are equal up to rounding errors, and of tensor-parallel processes."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from decoder.forward.ranking import Best, Ranking
 
 Ints = Sequence[int]
 Mask = NDArray[np.bool_]
-"""Which rows each row attends to."""
+"""Attention mask, shape (N, M), of N new rows and the last M rows; see `LanguageModel.forward`."""
 
 
 class Forward(Protocol):
-    """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
+    """A forward form computes logits of tokens. It accepts only caches that its own `new_cache` has made."""
 
     @abstractmethod
     def new_cache(self, capacity: int) -> KvCache: ...
@@ -28,23 +28,23 @@ class Forward(Protocol):
         """See `LanguageModel.forward`."""
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Appends and commits plain text, and returns the logits after its last token."""
+        """Appends tokens to the committed text; returns the logits after the last token."""
         positions = range(cache.length, cache.length + len(tokens))
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
 
     def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
-        """The best tokens by the logits of `forward`."""
+        """The best next tokens of each row, by the logits of `forward`."""
         return ranking.of(self.forward(cache, tokens, positions, visible))
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
-        """The best tokens, in one row, by the logits of `read`."""
+        """The best next tokens by the logits of `read`, as a result with one row."""
         return ranking.of(self.read(cache, tokens)[None])
 
 
 class Wrapped(Forward):
-    """A form whose passes another form computes; a subclass says what differs."""
+    """A form whose passes another form, `inner`, computes; subclasses override methods."""
 
     inner: Forward
 

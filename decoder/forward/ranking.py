@@ -1,4 +1,4 @@
-"""The best next tokens of rows of logits, by estimates of the target's probabilities. Knows no trees."""
+"""The best next tokens of rows of logits, by estimates of the target's probabilities. Independent of trees."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,20 +14,20 @@ from decoder.sampling.truncation import TRUNCATION_PENALTY
 
 
 class Best(NamedTuple):
-    """Lists of each row, best token first. Log-probabilities are NaN in a row with NaN, plus infinity, or no finite
-    number.
+    """One list per row of logits, best token first. Log-probabilities are NaN if the row has NaN or plus infinity, or
+    no finite logit.
     """
 
     tokens: list[list[int]]
     logprobs: list[list[float]]
     own_logprobs: list[list[float]]
-    """By the logits alone; empty lists if not asked for."""
+    """Log-probabilities by the logits, without the estimate; empty lists if `Ranking.own` is false."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Which best tokens are asked for. Log-probabilities are in float32; of equally probable tokens, the one with the
-    lower id comes first.
+    """Request for the `count` best next tokens of each row. Log-probabilities are in float32; of equally probable
+    tokens, the one with the lower id comes first.
     """
 
     count: int
@@ -36,7 +36,7 @@ class Ranking:
 
     @property
     def needs_logits(self) -> bool:
-        """Whether the estimate depends on the logits, so that a pass cannot end with the choice."""
+        """Whether truncation must read the logits before the ranking, so that a compiled pass cannot do the ranking."""
         return self.estimate is not None and self.estimate.truncation is not None
 
     def of(self, logits: Float[Tensor, "N V"]) -> Best:

@@ -2,7 +2,7 @@
 "Efficient Streaming Language Models with Attention Sinks", section 3.2). Each token attends to the first `sinks` and to
 the latest `window` tokens, itself included, regardless of the other rows of its pass. With RoPE, a score depends only
 on the distance of two positions. So keys within the window keep the rotation of their position in the text, and only
-the sinks are rotated further, for each row, by the number of tokens that left the row's window. Independent of drafts.
+the sinks are rotated further: for each row, by the number of tokens that left its window. Independent of drafting.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask
 
 SLACK = 64
-"""Number of rows by which the cache grows, and that are dropped at once, since each drop moves all later rows."""
+"""Step in rows by which the cache grows, and least number of rows dropped at once: each drop moves all later rows."""
 READ_AT_ONCE = 64
-"""Most text tokens in one pass, since each token needs its own copy of the sinks."""
+"""Token limit per pass once a text exceeds the window, since each token then needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
 """Token ids whose keys are compared at two positions, and the distance of these positions if the context allows it."""
 
@@ -81,7 +81,7 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
 
 
 class RollingCache(KvCache):
-    """Stores only the sinks and the latest rows; all others are lost. Row numbers are positions in the text."""
+    """Stores only the sinks and the latest rows; `length`, `used` and row indices count the dropped rows too."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
         super().__init__(store)
@@ -95,7 +95,7 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """A plain cache of the stored rows, whose changes are applied to this cache when the context ends."""
+        """A `KvCache` of only the stored rows, whose changes are applied to this cache when the context ends."""
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
@@ -161,7 +161,7 @@ class Streaming(Forward):
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Mask of stored and new rows that hides rows outside the window, and the sinks, which are seen as copies."""
+        """Mask of stored and new rows; hides rows outside the window, and the sinks, of which each row reads a copy."""
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False

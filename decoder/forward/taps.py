@@ -1,5 +1,5 @@
-"""Hidden rows that passes keep: the inputs of some layers for a drafting head, and the latest rows for predictors of
-acceptance. The bits of logits are unchanged.
+"""Hidden rows (hidden states, one row per token) that passes keep: inputs of some layers for a drafting head, and rows
+after the last layer for predictors of acceptance. The bits of logits are unchanged.
 
 Every pass computes these rows anyway, so keeping them costs at most a copy. Independent of the code that reads them.
 """
@@ -35,7 +35,7 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Replaces the rows that were stored for cache row `first` and for all later cache rows."""
+        """Stores new rows from cache row `first` on, in place of those stored for this and all later cache rows."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
@@ -126,7 +126,7 @@ class Observed(ByHidden):
 
     def __init__(self, model: Native) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """Hidden rows of the latest pass; of the last chunk if plain text was read in chunks."""
+        """Hidden rows of the latest pass; if a text was read in chunks, those of the last chunk."""
         self._model = model
 
     @property

@@ -29,12 +29,12 @@ def in_batch(cache: Any, count: int) -> Any:
 
 
 def one_of(cache: Any, number: int) -> Any:
-    """A copy of a batch's cache that holds only one text."""
+    """A copy of the part of a batch's cache that belongs to text `number`."""
     return _selected(cache, torch.tensor([number]))
 
 
 def record(cache: Any) -> None:
-    """Makes a new cache keep what shortening needs; from then on, `shortened` must be called after each pass."""
+    """Makes a new cache record what `shortened` needs; `shortened` must then be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 
@@ -131,7 +131,7 @@ class PathCache(KvCache):
         return nbytes(self.state) if self.read else 0
 
     def keep(self, rows: Sequence[int]) -> None:
-        """The rows must be a path from the first row after the text."""
+        """The rows must be a path that begins directly after the committed text."""
         path = [row - self.length for row in rows]
         self.text += [self.tokens[row] for row in path]
         after = self.latest.after(path) if self.latest and path else None

@@ -36,7 +36,7 @@ class DraftBlock:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Layout of cache rows and their positions: the rows of the text come first, then those of each block in turn."""
+    """Layout of cache rows and their positions: first the rows of the text, then the rows of each block in turn."""
 
     text: int
     starts: Sequence[int]
@@ -64,7 +64,7 @@ class _Convolution(nn.Module):
         self.kernel_projection = nn.Linear(width, 2 * self.taps * width // self.group, bias=False)
 
     def forward(self, rows: Float[Tensor, "R X"], sublayer: Rows) -> Float[Tensor, "R X"]:
-        """The kernels of both convolutions depend on the sublayer's input rows."""
+        """Convolves input and output of `sublayer`; the kernels of both convolutions depend on the input rows."""
         dynamic = self.kernel_projection(rows).view(len(rows), 2, self.taps, -1)
         kernels = self.base_kernel + dynamic.repeat_interleave(self.group, -1)
         return convolved(sublayer(convolved(rows, kernels[:, 0], self.size)), kernels[:, 1], self.size)
@@ -113,14 +113,14 @@ class BlockHead(HeadModule):
         return [layer for layer in self.layers if isinstance(layer, _Layer)]
 
     def new_cache(self, capacity: int) -> KvCache:
-        """A cache with room for `capacity` rows of text and one block."""
+        """A KV cache for `capacity` rows of text and one block."""
         arch = self.shape.layer
         rows = capacity + self.shape.block_size
         size = (arch.num_hidden_layers, 2, arch.num_key_value_heads, rows, arch.head_dim)
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.device))
 
     def read(self, cache: KvCache, states: Float[Tensor, "N Y"]) -> None:
-        """Appends and commits rows of text, each computed from the concatenated target states at one token."""
+        """Adds text rows to the cache, each computed from the concatenated target states at one token."""
         end = cache.length + len(states)
         cache.reserve(end + self.shape.block_size)
         rows = self.hidden_norm(self.fc(states.to(self.fc.weight)))
@@ -131,8 +131,8 @@ class BlockHead(HeadModule):
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[DraftBlock]:
-        """Computes a block for each of `anchors`, the last tokens of the text; the last of them must not have a row in
-        the cache yet. A block attends to the text's rows before the block, and to its own rows.
+        """Computes a block for each of `anchors`, the last tokens of the text. The cache must not have a row for the
+        last anchor yet. A block attends to the text's rows before the block, and to its own rows.
         """
         shape, count = self.shape, len(anchors)
         layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
@@ -194,7 +194,7 @@ class BlockHead(HeadModule):
         )[0]
 
     def _mask(self, layer: int, layout: _Layout) -> Bool[Tensor, "R S"] | None:
-        """Which rows of the text and of the blocks each block row attends to; None if each row attends to all."""
+        """Which rows of text and blocks each block row attends to; None if every block row attends to all rows."""
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:
             return None

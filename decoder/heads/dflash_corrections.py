@@ -1,4 +1,4 @@
-"""Corrections of a DFlash head: after the block's pass, a row's logits are corrected for the token before the row.
+"""Corrections of a DFlash head: after a block's pass, each row's logits are corrected for the token before the row.
 
 A pass computes all rows of a block at once, so no row depends on the tokens that are chosen for the rows before it. A
 correction computes a row's logits for each token that may come before the row, at the cost of small matrix products.
@@ -44,16 +44,16 @@ class Outer(Protocol):
 
 
 Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
-"""Logits after each of N tokens that may come before the row, and memory of the N paths for the next row."""
+"""Logits after each of N tokens that may come before a row, and the memory of these N paths for the next row."""
 
 
 class Correction(nn.Module):
     """(head, row, N tokens that may come before the row, memory of the N paths before these tokens) -> logits and new
-    memory, which is a recurrent state.
+    memory. The memory is a recurrent state.
     """
 
     memory_width = 0
-    """Width of the memory that is kept for each path."""
+    """Width of the memory of each path; 0 for a correction without memory."""
 
 
 class MarkovHead(Correction):
@@ -99,7 +99,7 @@ class CandidateSelector(Correction):
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
-        """Tokens that are not candidates get probability 0."""
+        """Corrected logits; tokens that are not candidates get probability 0."""
         base, candidates = row.logits.topk(self.candidates)
         context = self.predecessor_codebook[tokens] * self.hidden_projection(row.hidden[None])
         scores = base + context @ self.successor_codebook[candidates].T
@@ -122,7 +122,7 @@ class ArApproximation(Correction):
 
 
 def correction_of(shape: BlockShape) -> tuple[str, Correction] | None:
-    """Prefix of the names of the correction's weights, and the correction; None if the head has none."""
+    """Name prefix of the correction's weights, and the correction; None if the head has no correction."""
     match shape.correction:
         case Markov() as markov:
             return "markov_head", MarkovHead(shape, markov)

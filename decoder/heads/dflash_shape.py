@@ -13,8 +13,8 @@ class Markov:
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    """gated: a gate that also depends on the row scales the token's embedding; rnn: the bias also depends on the row
-    and on a recurrent state of the path.
+    """gated: a gate, which depends on the token and the row, scales the token's embedding; rnn: the bias also depends
+    on the row and on a recurrent state of the path.
     """
 
 
@@ -59,9 +59,9 @@ class BlockShape:
     target_layers: tuple[int, ...] | None = None
     """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
     from_anchor: bool = False
-    """Whether a row predicts the token after its position, not at it; otherwise, the first row predicts no token."""
+    """Whether rows predict the token after their position; if not, rows after the first predict the token at it."""
     fixed_window: bool = False
-    """Whether, in sliding layers, each row of a block sees the window before the block, and the whole block."""
+    """Whether, in sliding layers, all rows of a block see the same window before the block, and the whole block."""
     embedding_scale: float = 1.0
     output_scale: float = 1.0
     """Factor of the logits."""
@@ -81,7 +81,7 @@ class BlockShape:
 
     @property
     def states(self) -> int:
-        """Number of target states that are combined into one hidden row."""
+        """Number of target states, one for each target layer, that are combined into one hidden row."""
         return self.layer.num_hidden_layers if self.target_layers is None else len(self.target_layers)
 
     def window(self, layer: int) -> int | None:
@@ -94,7 +94,7 @@ class BlockShape:
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
     """Target layers for a head whose configuration lists none: as many as the head has layers, evenly spaced from layer
-    2 to layer `target_layers` - 2; for a head of one layer, a layer in the middle.
+    2 to layer `target_layers` - 2; if the head has one layer, a layer in the middle.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)

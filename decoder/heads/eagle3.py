@@ -1,6 +1,5 @@
 """Network of EAGLE-3 and P-EAGLE heads: one or a few layers that predict tokens from the target's hidden states.
-Sources: EAGLE-3 (arXiv 2503.01840), section 3; some options are from EAGLE-3.1, and mask rows from P-EAGLE (arXiv
-2602.01469).
+Sources: EAGLE-3 (arXiv 2503.01840), section 3; EAGLE-3.1 for some options; P-EAGLE (arXiv 2602.01469) for mask rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,15 +43,15 @@ class HeadShape:
     norm_before_fc: bool = False
     """Whether the concatenated target states are normalised before the first linear layer."""
     fc_norm: bool = False
-    """Whether each target state is normalised separately."""
+    """Whether each target state is normalised on its own before the first linear layer."""
     norm_output: bool = False
     """Whether the hidden input of a drafted row is its parent's normalised output."""
     normed_heads: bool = False
-    """Whether queries and keys are normalised head by head, as in Qwen3."""
+    """Whether the queries and keys of each attention head are normalised, as in Qwen3."""
     layers: int = 1
     """Number of layers; all but the first are plain layers of Llama or Qwen3."""
     guesses: int = 1
-    """Number of levels that a pass over the text predicts: 1, and one more for each of P-EAGLE's mask rows."""
+    """Number of levels that a pass over the text predicts: 1, plus one for each of P-EAGLE's mask rows."""
     mask_token: int | None = None
     """Token of P-EAGLE's mask rows; None in an EAGLE-3 head."""
 
@@ -67,7 +66,7 @@ class HeadShape:
 
     @property
     def states(self) -> int:
-        """Number of target states that are combined into one hidden row."""
+        """Number of target states, one for each target layer, that are combined into one hidden row."""
         return USUAL_STATES if self.target_layers is None else len(self.target_layers)
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
@@ -80,7 +79,7 @@ def usual_layers(layers: int) -> tuple[int, ...]:
 
 
 class _First(Layer):
-    """The first layer, which reads the embedded token and the hidden row side by side."""
+    """The first layer, whose attention reads the embedded token and the hidden row, concatenated."""
 
     def __init__(self, shape: HeadShape) -> None:
         width = shape.layer.hidden_size
@@ -157,7 +156,7 @@ class Head(HeadModule, GuidedHead):
 
     @cached_property
     def masks(self) -> tuple[list[int], Float[Tensor, "N X"]]:
-        """Token ids and hidden states of P-EAGLE's mask rows: one row for each level after the first."""
+        """Token ids and hidden states of P-EAGLE's mask rows, one row for each level after the first."""
         count, token = self.shape.guesses - 1, self.shape.mask_token
         if token is None:
             return [], self.no_hidden(0)
@@ -171,7 +170,7 @@ class Head(HeadModule, GuidedHead):
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """Extends `visible` to `width` columns: all rows before the last M rows are visible."""
+    """Extends `visible`, whose M columns are the last M rows, to `width` columns; all earlier rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)
@@ -191,7 +190,7 @@ class StaticHead:
         return self.head.new_cache(capacity).store
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Float[Tensor, "2 N R"]:
-        """The rotation that `outputs` takes."""
+        """Cosines and sines at the positions, as the argument `rotation` of `outputs`."""
         return torch.stack(self.head.rotation(positions))
 
     def outputs(
@@ -219,7 +218,7 @@ class StaticHead:
 
 
 def static_head(head: StatesReader | None) -> StaticHead | None:
-    """None if there is no head, or if it has no static form."""
+    """The head's static form; None if there is no head, or if the head has no static form."""
     return StaticHead(head) if isinstance(head, Head) and has_static_form(head.shape) else None
 
 

@@ -1,6 +1,6 @@
 """A target's multi-token prediction (MTP) layer as a head. A token's normalised embedding and the normalised state at
 the position before it are projected together, then pass through a one-layer Hugging Face module: a decoder layer of the
-target's family and a final norm. The result is the state for the next row; the target's output head predicts from it.
+target's family and a final norm. The result is the state for the next row, and the input of the target's output head.
 Source: DeepSeek-V3 (arXiv 2412.19437), section 2.2.
 """
 
@@ -27,7 +27,7 @@ class MtpHead(GuidedHead):
 
     name: str
     target_layers: tuple[int, ...]
-    """The target's number of layers, which selects the target's state after the final norm; see `LayerStates`."""
+    """The target's number of layers, which stands for the target's state after the final norm; see `LayerStates`."""
     layer: ModuleForward = field(repr=False)
     """Decoder layer and final norm, without an output head."""
     embed: Rows = field(repr=False)
@@ -35,7 +35,7 @@ class MtpHead(GuidedHead):
     embedding_norm: Rows = field(repr=False)
     state_norm: Rows = field(repr=False)
     projection: Float[Tensor, "X 2X"] = field(repr=False)
-    """Weight of the projection of [embedding | state] to the rows that enter the decoder layer."""
+    """Weight of the projection of [embedding | state] to the input rows of the decoder layer."""
     output: nn.Linear = field(repr=False)
     """The target's output head, in the target's dtype."""
     kind: str = "MTP layer"

@@ -42,15 +42,15 @@ class GuidedHead(StatesReader):
 
     @abstractmethod
     def no_states(self, count: int) -> Float[Tensor, "N Y"]:
-        """Zeros in place of the target's states at `count` tokens."""
+        """Zeros that replace the target's states at `count` tokens."""
 
     def no_hidden(self, count: int) -> Float[Tensor, "N X"]:
-        """Zeros in place of the hidden states of `count` rows."""
+        """Zeros that replace the hidden states of `count` rows."""
         return self.no_states(count)
 
     @abstractmethod
     def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
-        """Hidden states of a text; each row is computed from the concatenated target states at one token."""
+        """Hidden states for the tokens of a text, each computed from the concatenated target states at one token."""
 
     @abstractmethod
     def forward(
@@ -118,7 +118,7 @@ class RmsNorm(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """A layer's attention: queries, keys and values of Llama, or of Qwen3 with `normed` heads."""
+    """The attention of a Llama layer, or with `normed` queries and keys, of a Qwen3 layer."""
 
     def __init__(self, arch: Architecture, given: int, *, normed: bool) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class SelfAttention(nn.Module):
     def keys_and_values(
         self, rows: Float[Tensor, "*B N Z"], rotation: Rotation
     ) -> tuple[Float[Tensor, "*B H N D"], Float[Tensor, "*B H N D"]]:
-        """The rows' keys, rotated, and their values."""
+        """The rows' keys, after rotation, and the rows' values."""
         return rotation.of(self.k_norm(self._split(self.k_proj(rows)))), self._split(self.v_proj(rows))
 
     def _split(self, columns: Float[Tensor, "*B N Y"]) -> Float[Tensor, "*B H N D"]:
@@ -164,7 +164,7 @@ class Mlp(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of Llama, or of Qwen3 with `normed` heads, whose attention reads rows of width `given`."""
+    """A Llama layer, or with `normed` queries and keys a Qwen3 layer; its attention reads rows of width `given`."""
 
     def __init__(self, arch: Architecture, given: int, *, normed: bool) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class HeadModule(nn.Module, StatesReader):
         self.lm_head = nn.Linear(layer.hidden_size, draft_vocabulary, bias=False)
         self.register_buffer("d2t", torch.zeros(draft_vocabulary, dtype=torch.long))
         self.register_buffer("tokens", None, persistent=False)
-        # A head is built on the meta device, so that its weights are not initialised before they are read.
+        # Heads are built on the meta device, so that weights are not initialised; but frequencies must have values.
         with torch.device("cpu"):
             self.register_buffer("frequencies", layer.frequencies, persistent=False)
 

@@ -1,6 +1,6 @@
-"""Drafting heads as `Forward`s without a target, for timing their passes; their predictions are meaningless.
+"""Drafting heads as `Forward`s that need no target, for timing their passes; their predictions are meaningless.
 
-The target's hidden states are replaced by zeros.
+Zeros replace the target's hidden states.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def timed(head: StatesReader) -> Forward:
 
 
 class _Guided(Forward):
-    """An EAGLE-3 head or MTP layer: `read` takes as long as a pass over text, `forward` as one over drafted rows."""
+    """An EAGLE-3 head or MTP layer: `read` takes as long as a pass over text, `forward` as a pass over drafted rows."""
 
     def __init__(self, head: GuidedHead) -> None:
         self._head = head
@@ -47,7 +47,7 @@ class _Guided(Forward):
     def _outputs(
         self, cache: KvCache, tokens: Sequence[int], masks: Sequence[int], hidden: Float[Tensor, "M X"]
     ) -> Float[Tensor, "N X"]:
-        """Outputs of a text, which is committed, and of mask rows after it."""
+        """Outputs of a text, whose rows are kept in the cache, then of mask rows, which are not kept."""
         given = torch.cat([self._head.fused(self._head.no_states(len(tokens))), hidden])
         rows = range(cache.length, cache.length + len(given))
         outputs = self._head.forward(cache, [*tokens, *masks], given, rows, np.tri(len(given), dtype=np.bool_))
@@ -56,7 +56,7 @@ class _Guided(Forward):
 
 
 class _Parallel(_Guided):
-    """A P-EAGLE head: `forward` runs no pass, but returns a row of the latest `read`'s logits for a whole level."""
+    """A P-EAGLE head: `forward` runs no pass, but returns a row of logits of the latest `read` for a whole level."""
 
     def __init__(self, head: Head) -> None:
         super().__init__(head)

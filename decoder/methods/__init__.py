@@ -28,15 +28,15 @@ from decoder.sampling.settings import SAMPLING, Sampling
 METHODS: dict[str, Method] = {}
 """Methods by name, in the order of help texts; `register` adds a method."""
 SIDE_A = ":A"
-"""Suffix of a method's name, for a second lane of the same method that has a parameter set of its own, under the lane's
-name. In the comparison, this lane is side A and the method itself is side B.
+"""Suffix of a lane's name in a comparison of two parameter sets of one method. The lane with this suffix is side A and
+has its own parameter set, which is stored under the lane's name; the lane with the method's name is side B.
 """
 WHOLE = sys.maxsize
-"""Value of `same_until` if all tokens of a text must equal those of `ar`; larger than any text's length."""
+"""Value of `same_until` if all tokens of a text must equal the tokens of `ar`; larger than any text's length."""
 
 
 def register(method: Method) -> None:
-    """Raises ValueError if the name, an option or a knob is in use, or if `obeys` names an unknown method."""
+    """Adds a method. Raises ValueError if its name, option or knob is in use, or if `obeys` is an unknown method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -54,7 +54,7 @@ def register(method: Method) -> None:
 
 
 def method_of(name: str) -> Method | None:
-    """The method that a lane with this name decodes with; None for an unknown name."""
+    """The method that decodes in a lane with this name; None for an unknown name."""
     return METHODS.get(name) or METHODS.get(name.removesuffix(SIDE_A))
 
 
@@ -99,12 +99,12 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
 
 
 def racing() -> tuple[str, ...]:
-    """Names of the methods of a race without --methods."""
+    """Names of the methods that run in a race if --methods is not given."""
     return tuple(name for name, method in METHODS.items() if method.races)
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """All knobs by name: first knobs of the methods, in the order of `METHODS`, then knobs of sampling."""
+    """All knobs by name: first the knobs of the methods, in the order of `METHODS`, then the knobs of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
@@ -117,7 +117,7 @@ def require_knobs(names: Iterable[KnobName]) -> None:
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """Options that set a method's parameters, or those of sampling."""
+    """Options that set the parameters of a method, or those of sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
@@ -129,7 +129,7 @@ def defaults(temperature: float, lanes: Iterable[str] = ()) -> dict[RulesName, T
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """Reference values: command lines and settings state only the parameters that differ from them."""
+    """Parameters to which `rules` are compared: command lines and settings state only values that differ from these."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 
@@ -140,7 +140,7 @@ def root_is_drafted(method: str) -> bool:
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with its own noise, so that its text differs from that of `ar`."""
+    """Whether a method samples with its own noise, so that its text may differ from the text of `ar`."""
     known = method_of(method)
     return known is not None and known.own_noise
 

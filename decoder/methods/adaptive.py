@@ -1,6 +1,6 @@
 """Parameters of adaptive trees and their knobs, named as in the DynaTree paper (section 3 and appendix A). The paper's
-ablations need no switches: adaptive breadth is off with three equal branchings, adaptive depth with `rho_stop` and
-`rho_deep` equal to 0, the history rule without `history`.
+ablations need no switches. Adaptive breadth is off if the three branchings are equal, adaptive depth if `rho_stop` and
+`rho_deep` are 0, the history rule if `history` is False.
 """
 
 import math
@@ -13,18 +13,18 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GA
 from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
 SHARPEST = 4.0
-"""Largest exponent; it gives the most probable token nearly all probability."""
+"""Largest `sharpness`; with it, the most probable token has nearly all probability."""
 
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """A node's number of children depends on the draft's confidence, the tree's depth on path probabilities."""
+    """The number of a node's children depends on the draft's confidence, and the depth on path probabilities."""
 
     d0: float = 5.0
-    """Base depth (rounded); nodes this deep or deeper get children only with path probability `rho_deep` or more."""
+    """Base depth (rounded): from this depth on, only nodes with path probability `rho_deep` or more get children."""
     d_max: int = 8
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Number of children of a node where the draft is confident, in between, and unsure."""
+    """Number of children of a node after which the draft is confident, in between, or unsure."""
     tau_h: float = 0.9
     """The draft is confident if its largest next-token probability is at least this; the history rule adapts it."""
     tau_l: float = 0.4
@@ -44,7 +44,7 @@ class AdaptiveTree(Rules):
     window: int = 10
     """Number of rounds over which the history rule averages the depth acceptance."""
     target_acceptance: float = 0.7
-    """Depth acceptance that the history rule tries to reach."""
+    """Depth acceptance that the history rule aims at."""
     eta_d: float = 1.0
     """Increase of `d0` per unit of depth acceptance above the target."""
     eta_h: float = 0.1
@@ -115,8 +115,8 @@ class AdaptiveTree(Rules):
         require_feasible({"the largest branching": high}, "branching")
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with values from the history rule, which are within their bounds. It is made in every round, where
-        `dataclasses.replace` would take ten times as long, since it checks all parameters.
+        """A copy with new values from the history rule, which are within their bounds. Made in every round, so without
+        `dataclasses.replace`, which checks all parameters and would take ten times as long.
         """
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), d0=d0, tau_h=tau_h)
@@ -140,7 +140,7 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """The limit that prevents children of a node of this depth and path probability; None if there is none."""
+        """The parameter that prevents children of a node of this depth and path probability; None if there is none."""
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

@@ -13,7 +13,7 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Wide bounds of trees; within them, `decoder.draft.tree_size` chooses the size of each round's tree."""
+    """Wide bounds of trees. Within these bounds, `decoder.draft.tree_size` chooses the size of each round's tree."""
 
     d0: float = 8.0
     d_max: int = 12
@@ -21,7 +21,7 @@ class Auto(AdaptiveTree):
     tau: float = 0.0
     history: bool = False
     lookup: bool = True
-    """Whether suffix lookup also drafts, in rounds where this is expected to be faster."""
+    """Whether suffix lookup also drafts, in rounds in which lookup is expected to be faster."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,

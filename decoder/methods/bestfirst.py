@@ -1,5 +1,5 @@
-"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. Their sum is,
-by the draft, the expected number of accepted nodes; no other tree of this size has a larger sum.
+"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. By the draft's
+probabilities, the sum over these nodes is the expected number of accepted nodes, the largest of all trees of this size.
 """
 
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Largest number of children of a node; an omitted child has less than 1/32 of the node's path probability."""
+"""Largest number of children of a node; each omitted child has less than 1/32 of the node's path probability."""
 
 
 @dataclass(frozen=True)
 class BestFirst(Rules):
-    """The `n_max` most probable nodes of depth <= `depth`."""
+    """A tree of the `n_max` most probable nodes with depth <= `depth`."""
 
     n_max: int = 8
     depth: int = 5
@@ -37,8 +37,8 @@ class BestFirst(Rules):
         require_feasible({"n_max": self.n_max, "the best-first tree's depth": self.depth})
 
     def rule(self) -> TreeRule:
-        # A child of rank N has N - 1 more probable siblings and a more probable parent. So with up to N children per
-        # node, none of the N best nodes is missing.
+        # A child of rank N + 1 has N siblings that are at least as probable. So with up to N children per node, none of
+        # the N best nodes is missing.
         children = min(self.n_max, MOST_CHILDREN)
         return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 

@@ -1,6 +1,6 @@
 """delayed: trees sampled from the draft, with a lossless verifier (section 5 of the paper cited in
 `decoder.verify.lossless`). The options --verifier and --drafting apply to all methods: with drafting `tree`, the
-verifier checks the deterministic trees of the other methods.
+verifier checks the trees of the other methods, which are not sampled.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Separate random streams, since a verifier that used the draft's random numbers would be biased."""
+"""Numbers of separate random streams: a verifier that used the draft's random numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""Values of the knob `verifier`: `coupled` is invalid for sampled trees, `block` for trees of several paths."""
+"""Values of the knob `verifier`. `coupled` is invalid for sampled trees, `block` for trees with several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
 """Values of `selector` other than a file: the selector shipped for the embedded pair, or no selector."""
@@ -48,8 +48,8 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Delayed(VerifierRules):
-    """A path of `l1` sampled tokens, then `k` rollouts of `l2` tokens from its end; with drafting `iid`, `k` rollouts
-    of `l1` + `l2` tokens from the root.
+    """A tree with a path of `l1` sampled tokens, then `k` rollouts of `l2` tokens from its end; with drafting `iid`,
+    `k` rollouts of `l1` + `l2` tokens from the root.
     """
 
     k: int = 2
@@ -137,8 +137,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """None unless the selector is in use or can be switched on during the run. Raises ConfigError if the selector is
-    not available, although it is in use or was given as a file.
+    """None if the selector is not in use and cannot be switched on during the run. Raises ConfigError if the selector
+    is not available, although it is in use or was given as a file.
     """
     if not (rules.selects or rules.selector):
         return None
@@ -154,7 +154,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
             raise
         return None
     if rules.selects:
-        # Costs are measured here, before the first round, so that no round includes the time of the measurement.
+        # Costs are measured here, before the first round, so that no round's time includes the measurement.
         engine.costs_of(length)
     return Chooser(policies, pair, engine.sampling, lambda: latency.of_one_row(engine.costs_of(length)))
 

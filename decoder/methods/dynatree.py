@@ -24,8 +24,8 @@ class DynaTree(AdaptiveTree):
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if the tree has more than `n_max` nodes: the first in breadth-first order, or the most
-    probable.
+    """Which nodes are kept if the tree has more than `n_max` nodes: `bfs`, the first in breadth-first order, or `best`,
+    the most probable.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -43,11 +43,11 @@ class DynaTree(AdaptiveTree):
         require_feasible({"n_max": self.n_max})
 
     def rule(self) -> TreeRule:
-        """The growth rule."""
+        """Growth rule, node budget and history rule of the tree."""
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """The limit that kept a leaf of this depth and path probability from having children."""
+        """The parameter that prevents children of a leaf with this depth and path probability."""
         return self._limit(depth, probability) or "n_max"
 
 
@@ -62,12 +62,12 @@ PRESETS: Mapping[str, DynaTree] = {
         selection="best",
     ),
 }  # fmt: skip
-"""Presets of DynaTree's knobs. The default is `tuned` at temperature 0 and `sampled` above.
+"""Presets of DynaTree's parameters. The default is `tuned` at temperature 0, and `sampled` at temperatures above 0.
 
-Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass: only probable
-paths are extended, and nodes have siblings only where the draft is unsure. Changes of D0, tau_h and tau_l have an
-effect on these trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is
-off, since its target, a depth acceptance of .7, makes trees too shallow.
+Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass. So only
+probable paths are extended, and nodes have siblings only where the draft is unsure. Changes of D0, tau_h and tau_l have
+an effect on these trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule
+is off, since its target, a depth acceptance of .7, makes trees too shallow.
 """
 
 METHOD = Method(

@@ -16,15 +16,15 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Eagle2(Rules):
-    """In each level, the `topk` nodes of highest path probability get `topk` children. The parameters are SGLang's
-    `--speculative-num-steps`, `--speculative-eagle-topk` and `--speculative-num-draft-tokens`.
+    """A tree in which the `topk` most probable nodes of each level get `topk` children each. The parameters are
+    SGLang's `--speculative-num-steps`, `--speculative-eagle-topk` and `--speculative-num-draft-tokens`.
     """
 
     steps: int = 5
-    """Levels below the root."""
+    """Number of levels below the root."""
     topk: int = 4
     draft_tokens: int = 8
-    """Number of nodes that are verified, root included."""
+    """Number of nodes that are verified, with the root."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("eagle_steps", "steps", "levels below the root", "whole",

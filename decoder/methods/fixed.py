@@ -15,7 +15,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Fixed(Rules):
-    """Each node at a depth less than `depth` with a path probability of at least `tau` gets `branching` children."""
+    """A tree in which each node of depth < `depth` and path probability >= `tau` gets `branching` children."""
 
     depth: int = 5
     branching: int = 2
@@ -43,18 +43,18 @@ class Fixed(Rules):
         require_feasible({**large, "n_max": self.n_max})
 
     def rule(self) -> TreeRule:
-        """The growth rule."""
+        """Growth rule and node budget of the tree."""
         return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """The limit that kept a leaf of this depth and path probability from having children."""
+        """The parameter that prevents children of a leaf with this depth and path probability."""
         if depth >= self.depth:
             return "fixed_depth"
         return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""The parts of a value of --fixed, in order, and the parser of each part."""
+"""Names of the parts of a value of --fixed, in order, and the parser of each part."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 
 def _written(fixed: Fixed) -> str:
-    """Value of --fixed, without a default `n_max`."""
+    """Value of --fixed; the default of `n_max` is left out."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 

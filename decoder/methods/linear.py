@@ -12,7 +12,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 K = KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
              keys="-=", brief="chain length", key_help="linear: chain length")  # fmt: skip
-"""A knob that several methods share."""
+"""Length of the chain; several methods share this knob."""
 P_MIN: Limit = "p_min"
 
 
@@ -22,8 +22,8 @@ class Linear(Rules):
 
     k: int = 5
     p_min: float = 0.0
-    """The chain ends before a token whose probability, given the tokens before it, is below this. These are the
-    probabilities by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
+    """The chain ends before a token whose probability, given the tokens before it, is below this. The probability is
+    the one by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -38,13 +38,13 @@ class Linear(Rules):
         require_feasible({"K": self.k})
 
     def rule(self) -> TreeRule:
-        """The growth rule of a chain."""
+        """Growth rule and node budget of the chain."""
         growth = fixed_growth(self.k, 0, 1)
         # A node has one child if the draft's confidence is at least `p_min`, otherwise none.
         return TreeRule(replace(growth, tau_h=self.p_min, middle=0) if self.p_min else growth, Budget(self.k))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """The limit that ended a chain of this depth."""
+        """The parameter that ended a chain of this depth."""
         del probability
         return P_MIN if depth < self.k and self.p_min else "k"
 

@@ -1,4 +1,4 @@
-"""Definition of a decoding method: all that the race, the command line, settings and the screen use of it."""
+"""Definition of a decoding method: all its properties that the race, the command line, settings and the screen use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,7 +20,7 @@ Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""A knob that several methods share."""
+"""Largest number of drafted nodes in a round; several methods share this knob."""
 
 
 class Run(Protocol):
@@ -34,18 +34,18 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class Sweep:
-    """The benchmark option --NAME, which runs a method with several settings; each setting is a group of numbers."""
+    """The benchmark option --NAME, which runs a method with several settings. Each setting is a group of numbers."""
 
     metavar: str
     help: str
     usual: str
     example: str
-    """An example of a group: whole numbers separated by x."""
+    """An example of a setting: whole numbers separated by x."""
     changes: Callable[..., Mapping[str, Any]]
-    """(numbers of a group) -> parameters that they set."""
+    """(numbers of a setting) -> the parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
     probability: bool = False
-    """Whether a group may have a further number, a probability."""
+    """Whether a setting may have a further number, which is a probability."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Method:
     title: str
     """One line for help texts."""
     own: TunableParameters | None = None
-    """Default parameters; None if the method has none of its own."""
+    """Default parameters; None if the method has no parameters of its own."""
     sampled: TunableParameters | None = None
-    """Default parameters for temperatures above 0; None if these are `own`."""
+    """Default parameters for temperatures above 0; None: the same as `own`."""
     obeys: RulesName | None = None
-    """Another method whose parameters this one uses."""
+    """Name of another method whose parameters this method uses."""
     options: tuple[Option, ...] = ()
-    """Options, in the order of a copied command line."""
+    """Options, in the order in which a copied command line states them."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
     """Presets by name; `own` and `sampled` are among them."""
     opened: Open | None = None
@@ -68,9 +68,9 @@ class Method:
     races: bool = False
     """Whether the method runs in the race when --methods is not given."""
     root_is_drafted: bool = False
-    """Whether node 0 of a tree is a drafted token, not the last committed one."""
+    """Whether node 0 of a tree is a drafted token; otherwise, it is the last committed token."""
     own_noise: bool = False
-    """Whether the method samples with its own noise, so that its text differs from that of `ar`."""
+    """Whether the method samples with its own noise, so that its text may differ from the text of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
     """(parameters, prompt length) -> number of first tokens that must equal those of `ar`; None if the parameters do
     not determine it, as in an old recording. Without this function, all tokens must be equal.
@@ -79,12 +79,12 @@ class Method:
     """Whether transformers decodes the text, in a separate thread."""
     needs_model: bool = False
     whole_target: bool = False
-    """Whether the target must be in one process, since the method reads its module or KV cache."""
+    """Whether the target must be in one process, since the method uses the target's module or KV cache."""
     sweep: Sweep | None = None
 
     @property
     def rules(self) -> RulesName | None:
-        """Name of the parameter set."""
+        """Name of the parameter set that the method uses; None if it uses none."""
         return self.obeys if self.own is None else self.name
 
     @property
@@ -101,10 +101,10 @@ class Method:
         return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
-        """Parameters as a recording stores them: tuples become lists."""
+        """Parameters as a recording stores them, with lists in place of tuples."""
         own = asdict(run.rules(self.rules)) if self.rules else {}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 
     def base(self, rules: TunableParameters) -> TunableParameters:
-        """The nearest preset, or the defaults; command lines state only parameters that differ."""
+        """The preset nearest to `rules`, or the defaults; command lines state only parameters that differ."""
         return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules

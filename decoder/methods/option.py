@@ -1,5 +1,5 @@
-"""Options that set a method's parameters: parsing and formatting. Independent of the methods and of the command-line
-parser.
+"""Options that set a method's parameters: parsing and formatting. Independent of individual methods and of the
+command-line parser.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,11 +25,11 @@ class Option:
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Parameters that the option sets; empty: the parameter of the same name."""
+    """Parameters that the option sets; if empty, the parameter with the option's name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """(value of the option) -> parameters, or ConfigError; None: the parameter gets the option's value."""
+    """(value of the option) -> parameters; raises ConfigError. None: the parameter gets the option's value."""
     write: Callable[[Any], str] | None = None
-    """(parameters) -> value of the option; None: the parameter's value."""
+    """(parameters) -> value of the option; None: the option's value is the parameter's value."""
     choices: tuple[str, ...] = ()
     """Values that shell completion offers."""
     selects_preset: bool = False
@@ -37,7 +37,7 @@ class Option:
     instead: Mapping[str, str] = field(default_factory=dict)
     """(invalid value) -> remedy in the error message."""
     rank: int = 0
-    """Options of lower rank come first in the help; options of equal rank are in the order of the methods."""
+    """Options of lower rank come first in the help; options of equal rank are in the order of their methods."""
 
     @property
     def flag(self) -> str:
@@ -48,7 +48,7 @@ class Option:
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """Raises ConfigError for an invalid value."""
+        """Parameters that the value `given` sets; raises ConfigError for an invalid value."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
@@ -69,7 +69,7 @@ def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # no
 
 
 def number(value: float) -> str:
-    """The shortest text that is parsed as exactly this number."""
+    """The shortest text that is parsed as exactly `value`."""
     return str(value).removesuffix(".0")
 
 
@@ -82,7 +82,7 @@ def whole(text: str) -> int:
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """Parses as many comma-separated whole numbers as the example has; raises ConfigError for other text."""
+    """Parses comma-separated whole numbers, as many as `example` has; raises ConfigError for other text."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:
@@ -122,7 +122,7 @@ def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """An option that sets several knobs at once by KNOB=X,KNOB=Y,..., since some values are valid only together."""
+    """An option that sets several knobs at once, as KNOB=X,KNOB=Y,..., since some values are valid only together."""
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:

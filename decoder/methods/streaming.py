@@ -1,6 +1,6 @@
 """streaming: a chain of drafted tokens with StreamingLLM's KV cache: attention sinks and a rolling window, with
 positions counted within the cache. The drafted chain does not change what a position attends to, so the text equals
-that of plain decoding with the same cache. While the text fits into sinks and window, it equals that of `ar`.
+that of plain decoding with the same cache. While the text fits into sinks and window, it also equals the text of `ar`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Limited because each token of a round needs its own copy of the sinks."""
+"""Largest number of sinks: each token of a round needs its own copy of the sinks."""
 
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Attends to the `sinks` first and the `window` latest tokens, and drafts chains of `k` tokens."""
+    """A chain of `k` drafted tokens; attention to the `sinks` first and the `window` latest tokens."""
 
     sinks: int = 4
     window: int = 1020

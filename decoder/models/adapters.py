@@ -1,8 +1,8 @@
-"""Adapters, such as LoRA: what an adapter_config.json says, and which model the adapter changes; reads no weights.
+"""Adapters, such as LoRA: contents of adapter_config.json, and the base model of an adapter. Reads no weights.
 
 peft defines the format. An adapter is merged into the weights of its base model while these weights are loaded
-(`decoder.models.merged_adapter`), so everything after loading sees one model. A checkpoint with an adapter is never
-decoded without the adapter.
+(`decoder.models.merged_adapter`), so all code after loading works with a single model. A checkpoint with an adapter is
+never decoded without the adapter.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from decoder.models.hub import ADAPTER as CONFIG
 INSTALL = "pip install 'dynatui[adapters]'"
 LARGEST = 2**31
 _FOREIGN = ("megatron_config", "auto_mapping_module")
-"""Fields that make peft import a module that the file names."""
+"""Fields of adapter_config.json that make peft import a module, which the field names."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def adapter_of(name: str) -> Adapter | None:
 
 
 def base_of(name: str) -> str:
-    """Hub id or folder whose config.json and weights belong to a model: the base model of an adapter, else `name`."""
+    """Hub id or folder with config.json and weights: the base model if `name` is an adapter, else `name` itself."""
     adapter = adapter_of(name)
     return adapter.base if adapter else name
 
@@ -95,7 +95,7 @@ def _is_complete(name: str) -> bool:
 
 
 def _fields(name: str, content: bytes) -> Mapping[str, Any]:
-    """Raises ModelError if the file is not JSON, or has a number beyond `LARGEST`."""
+    """Fields of adapter_config.json. Raises ModelError if it is not JSON, or has a number beyond `LARGEST`."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
         large = next((number for _, number in numbers("", fields) if not abs(number) <= LARGEST), None)

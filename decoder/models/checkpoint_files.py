@@ -1,5 +1,5 @@
-"""Files of a checkpoint in a folder or on the hub, the ranges of numbers in its configuration, and why a file cannot
-be read; knows no model.
+"""Files of a checkpoint in a folder or on the hub, ranges of the numbers in its configuration, and reasons why a file
+cannot be read. Independent of model families.
 """
 
 import codecs
@@ -21,7 +21,7 @@ CONFIG, INDEX, SINGLE = "config.json", "model.safetensors.index.json", "model.sa
 _MARKS = ((codecs.BOM_UTF8, "UTF-8"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 _META = "params.json"
 _UNSAFE = ("*.bin", "*.pth", "*.pt", "*.ckpt")
-"""Weight files that Python's pickle reads."""
+"""Patterns of names of pickled weight files, which are never opened."""
 _AGAIN = "download the model again"
 _TEXTS = (
     CONFIG,
@@ -58,7 +58,7 @@ def decoded(content: bytes, kind: Any) -> Any:
 def file_of(name: str, part: str) -> Path | None:
     """The file `part` of a hub id or folder, downloaded if necessary; None if there is no such file.
 
-    Raises ModelError for a Git LFS pointer, or if the hub cannot be asked for a file that the cache lacks.
+    Raises ModelError for a Git LFS pointer, or if the cache lacks the file and the request to the hub fails.
     """
     if is_gguf(name):
         return None
@@ -85,7 +85,7 @@ def check_texts(name: str) -> None:
 
 
 def weight_files(name: str) -> list[Path]:
-    """The safetensors files of a checkpoint, one or several; empty if any is missing."""
+    """The safetensors files of a checkpoint, one or several; empty if a file is missing."""
     if single := file_of(name, SINGLE):
         return [single]
     index: Index | None = decoded(content_of(name, INDEX) or b"", Index)
@@ -114,7 +114,7 @@ def weight_names(name: str) -> frozenset[str]:
 
 
 def config_fault(folder: Path) -> str:
-    """Reason and remedy, if a folder has no configuration that can be read; else empty."""
+    """Why a folder's configuration cannot be read, with a remedy; empty if the configuration can be read."""
     path = folder / CONFIG
     if path.is_file():
         return _content_fault(path.read_bytes())
@@ -142,7 +142,7 @@ def _content_fault(content: bytes) -> str:
 
 
 def weights_fault(folder: Path) -> str:
-    """Reason and remedy, if a folder lacks safetensors weights, or has some that cannot be read; else empty."""
+    """Why a folder's safetensors weights cannot be read, with a remedy; empty if all of them can be read."""
     found, listed = sorted(folder.glob("*.safetensors")), _listed(folder / INDEX)
     if listed is None:
         return f"{INDEX} cannot be read; {_AGAIN}"
@@ -176,7 +176,7 @@ def _broken(path: Path) -> str:
 
 
 def _listed(index: Path) -> list[str] | None:
-    """The files that an index lists; empty without an index, None if it cannot be read."""
+    """The files that an index lists; empty without an index, None if the index cannot be read."""
     if not index.is_file():
         return []
     try:

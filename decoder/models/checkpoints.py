@@ -1,7 +1,7 @@
 """Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
-transformers reads all models except GGUF files and the embedded pair, which starts sooner without transformers. Each
-model is read alone: whether two models make a pair is decided elsewhere.
+transformers reads all models except GGUF files and the embedded pair, which starts sooner without transformers. Other
+modules check whether two models form a pair.
 """
 
 import functools
@@ -79,7 +79,7 @@ def load_model(
 ) -> LanguageModel:
     """Loads the model of a hub id, folder or GGUF file, in its fastest form on the device.
 
-    The weights of a GGUF file stay as they are, whatever `dtype`; `tell` is called with the progress, in words.
+    `dtype` does not affect the weights of a GGUF file. `tell` is called with the progress, in words.
 
     Raises:
         ModelError: The model cannot be found, downloaded or read.
@@ -156,7 +156,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 
 
 def _on_device(model: LanguageModel) -> LanguageModel:
-    """The model; on a GPU, in the form for CUDA graphs if its family has one and memory suffices to load it."""
+    """The model; on a GPU, in the form for CUDA graphs if its family has such a form and the form fits in memory."""
     if model.architecture and not model.runs_without_module:
         from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not needed on a CPU
 

@@ -1,9 +1,9 @@
-"""Refuses models with which the engine cannot decode exactly; the error, one sentence, comes before any decoding.
+"""Refuses models with which the engine cannot decode losslessly; the error is raised before any decoding.
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all other incompatibilities: it
 computes a few tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree
 mask. Some behaviour shows only in a text that is longer than a size in the configuration, for example an attention
-window. To probe it, this size is reduced to 2 tokens.
+window. The probe reveals it by reducing this size to 2 tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ from decoder.system.deferred import imported
 
 REMEDY = "choose a decoder-only language model of another family"
 KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
-"""Layer types that cache rows (in full, indexed or windowed attention), keep a state, or have no memory."""
+"""Supported layer types: full, indexed or windowed attention, layers with a state, and layers without memory."""
 CHOSEN = "keep_window_size"
 """Configuration field: number of tokens that sparse attention selects; in a shorter text, it selects all tokens."""
 
@@ -48,20 +48,20 @@ NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not accept the attention mask or the positions of a tree"
 NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
-"""Number of siblings in the probe's tree. If a model takes row numbers for positions, its positions are wrong by this
-number, which shows in half precision too.
+"""Number of siblings in the probe's tree. If a model uses row numbers as positions, its positions are wrong by this
+number, and this error is visible even in half precision.
 """
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
 GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with the model's own positions"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Probe paths after `TEXT`: three of a tree; the fourth adds a token, computed after the third path was kept."""
+"""Probe paths after `TEXT`: three paths of a tree, and the third path with one more token, read after the tree."""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
-"""Paths through a second tree, which follows the path (FIRST,) of the first tree: three of the second tree; the fourth
-adds a token to (FIRST, THIRD, FIRST), computed after this path was kept.
+"""Paths through a second tree, which follows the path (FIRST,) of the first tree: three paths of the second tree, and
+the path (FIRST, THIRD, FIRST) with one more token, read after the second tree.
 """
 PASSED = 2
-"""Value in tokens that replaces each size of a configuration, one at a time; every text of the probe exceeds it."""
+"""Number of tokens to which the probe reduces each size, one at a time; every text of the probe is longer."""
 
 
 def check_config(name: str, config: Any) -> None:
@@ -83,7 +83,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a decoder that caches rows, keeps states or computes whole paths."""
+    """Raises PairError unless the model is a decoder with a KV cache or states, or computes whole paths."""
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
     if getattr(config, "attn_type", None) == "bi":
@@ -118,7 +118,7 @@ def _check_windows(name: str, config: Any) -> None:
 
 
 def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
-    """Attention limits that the module applies by itself: name for messages, number of tokens."""
+    """Yields attention limits that a module applies by itself, each as (name for messages, number of tokens)."""
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
     yield from (("a choice", size) for size in by_layers(config, CHOSEN) if size)
@@ -147,9 +147,9 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares the logits of a small tree with those of its paths as plain text. With a module, repeats this for each
-    size in its configuration, reduced. A model whose logits agree only if it computes whole paths is set to do so,
-    which is slower.
+    """Compares the logits of a small tree with the logits of its paths as plain text. For a loaded module, repeats this
+    with each size in the configuration reduced to `PASSED`. A model whose logits agree only if it computes whole paths
+    is set to compute whole paths, which is slower.
 
     `plain` has the same weights in another form, which computes the plain text if no module is loaded.
 
@@ -166,7 +166,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a tree has the logits of plain text if it is computed as whole paths; False if this is already set."""
+    """Whether the probe succeeds if the model computes whole paths; False if it computes whole paths already."""
     if model.hf.by_paths:
         return False
     try:
@@ -193,7 +193,7 @@ def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
-    """Refuses a model whose logits for trees differ from those for plain text; `text` are those for the first tree."""
+    """Refuses a model whose logits for trees and plain text differ; `text`: plain-text logits for the first tree."""
     _agree(model, _tree(model), text)
     if model.keeps_states or model.hf.by_paths:
         after = _after_by_form if model.computed_by else _after
@@ -201,7 +201,7 @@ def _check_trees(model: LanguageModel, text: Tensor) -> None:
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after the probe's text and each of `PATHS`, as one tree; shape (5, V)."""
+    """Logits after the probe's text and after each of `PATHS`, computed as a tree; shape (5, V)."""
 
     def as_tree() -> Tensor:
         cache, drafted = _first_tree(model)
@@ -239,7 +239,7 @@ def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after the probe's text and each of `PATHS`, read as plain text; shape (5, V)."""
+    """Logits after the probe's text and after each of `PATHS`, read as plain text; shape (5, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
@@ -248,7 +248,7 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the module, called without mask and positions; raises PairError if it caches anything but rows."""
+    """`_text` by the module, without mask and positions; PairError if its cache has more than keys and values."""
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
@@ -263,12 +263,12 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
 
 def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """Logits of the module after the probe's text and each path; shape (len(paths), V)."""
+    """Logits of the module after the probe's text followed by each path; shape (len(paths), V)."""
     return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after` by the form that runs the model; a model with states reads token by token."""
+    """`_after` by the form that runs the model; a model with states reads the text token by token."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))
@@ -308,9 +308,10 @@ def _check_beyond(model: LanguageModel) -> None:
 
 
 def _check_ends(model: LanguageModel) -> None:
-    """Runs a module at the last positions of its context, and checks its room for a tree after the longest text.
+    """Runs a module at the last positions of its context, and checks that a tree fits after a text of this length.
 
-    Families known to compute whole paths are not run: they need no such room, and may need the text before a position.
+    Families known to compute whole paths are not run: they need no rows after the text, and may need the text before a
+    position.
     """
     module, by_paths = model.hf.module, model.hf.by_paths
     if takes_paths(module.config.get_text_config()):

@@ -2,8 +2,8 @@
 
 The layouts of z-lab and DeepSpec are flat. In z-lab's layout, some fields are in an object `dflash_config`; these take
 precedence over fields of the same name outside the object. The layout of the speculators library has the fields of the
-layers within `transformer_layer_config`. Fields that would change the network in an unsupported way are refused by
-name. Knows no weights.
+layers within `transformer_layer_config`. A field that would change the network in an unsupported way raises an error
+with its name. Reads no weights.
 """
 
 import re
@@ -92,7 +92,7 @@ class Dialect:
     """Properties of all heads that have the same architecture name or `speculators_model_type`."""
 
     options: Options
-    """Values of fields that the configuration lacks."""
+    """Default values of configuration fields."""
     corrections: tuple[str, ...] = ()
     """Optional parts of the network, each named by the first word of its configuration fields."""
     fixed_window: bool = False

@@ -1,5 +1,5 @@
-"""Configurations of drafting heads: the fields that all published heads share, and those of EAGLE-3 and P-EAGLE
-heads; knows no weights.
+"""Configurations of drafting heads: the fields that all published heads share, and the fields of EAGLE-3 and P-EAGLE
+heads. Reads no weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,8 +79,8 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
 
 
 def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
-    """Architecture of a head's layers; `resolved` replaces values of `layer`. Raises ModelError for rotary positions of
-    an unsupported kind, or sizes that do not fit each other.
+    """Architecture of a head's layers; `resolved` replaces values of `layer`. Raises ModelError for an unsupported kind
+    of RoPE, or sizes that do not fit each other.
     """
     fields = msgspec.structs.asdict(layer) | {"rope_parameters": _rotary(name, layer), "dtype": None} | resolved
     arch = Architecture.of(SimpleNamespace(**fields))
@@ -94,7 +94,7 @@ def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architect
 
 
 def ascending(name: str, field: str, layers: Sequence[int], written: object) -> tuple[int, ...] | None:
-    """The target layers whose inputs a head reads; None if `layers` is empty. Raises ModelError unless they ascend.
+    """Target layers whose inputs a head reads; None if `layers` is empty. Raises ModelError unless `layers` ascends.
 
     `field` is the configuration field that lists the layers, and `written` is its value.
     """
@@ -107,7 +107,7 @@ def ascending(name: str, field: str, layers: Sequence[int], written: object) -> 
 
 
 def _rotary(name: str, layer: LayerFields) -> Mapping[str, Any]:
-    """Settings of rotary positions under transformers' current names, even if the configuration has older names."""
+    """RoPE settings under transformers' current names, even if the configuration has older names."""
     given = layer.rope_parameters or layer.rope_scaling
     rope = {key: value for key, value in msgspec.structs.asdict(given or Rope()).items() if value is not None}
     before = rope.pop("type", None)
@@ -169,7 +169,7 @@ class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_shape(name: str) -> HeadShape | None:
-    """The EAGLE-3 head in a hub id or folder; None for any other checkpoint. Raises ModelError if it is invalid."""
+    """The EAGLE-3 head in a hub id or folder; None for other checkpoints. Raises ModelError for an invalid head."""
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None
@@ -177,7 +177,7 @@ def head_shape(name: str) -> HeadShape | None:
 
 
 def shape_of(shown: str, content: bytes) -> HeadShape:
-    """The EAGLE-3 head of a config.json; `shown` is its name for messages. Raises ModelError if it is invalid."""
+    """The EAGLE-3 head of a config.json; `shown` is its name for messages. Raises ModelError for an invalid head."""
     fields = fields_of(shown, KIND, content, HeadFields)
     return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, LayerConfig))
 

@@ -1,7 +1,7 @@
 """Reads weights of drafting heads, only from safetensors, into modules that have exactly these weights.
 
-Pickled weights are never opened, and no code of a checkpoint is run. An error names every missing, unknown and
-misshapen tensor, up to a few.
+Pickled weights are never opened, and no code of a checkpoint is run. An error message names missing, unknown and
+misshapen tensors, at most `NAMED` of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ def fitting_layers(shown: str, shape: HeadShape | BlockShape, target: TargetSize
 
 
 def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -> dict[str, Tensor]:
-    """All used tensors in the files of the hub id or folder `name`; ModelError if the files cannot be read.
+    """All used tensors in the files of a hub id or folder. Raises ModelError if the files cannot be read.
 
     `own_name` turns a tensor's name in a file into its name in the head's module; None if the tensor is not used.
     """
@@ -116,7 +116,7 @@ def _fault(kind: str, key: str, tensor: Tensor, wanted: Tensor | None) -> str:
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
-    """Yields name (by `own_name`) and tensor of each used weight of a file; raises ModelError if it cannot be read."""
+    """Yields (name from `own_name`, tensor) for each used weight. Raises ModelError if the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - the file is no mapping

@@ -1,5 +1,5 @@
-"""Configuration and loading of all kinds of drafting heads, and the kind of a draft from its name; knows nothing of
-drafting.
+"""Configuration and loading of all kinds of drafting heads, and the kind of a draft from its name. Independent of how
+heads draft.
 """
 
 import re

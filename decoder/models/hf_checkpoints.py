@@ -35,9 +35,9 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
 MISSHAPEN = "{} weights differ in shape from the configuration"
 MOST_TIMES = 4
-"""Largest ratio of a module's numbers to those in its files; a module counts weights that two parts share twice."""
+"""Largest ratio of a module's weights to the weights in its files; weights that two parts share count twice."""
 _WITHOUT_ADAPTER = {"subfolder": "no adapter"}
-"""Points transformers to a folder without an adapter, since it would keep an adapter beside the weights."""
+"""Hides an adapter from transformers, which would load the adapter without merging it into the weights."""
 _MTP = "eh_proj.weight"
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 
@@ -60,7 +60,7 @@ def load_module(
     name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None, ranks: int = 1
 ) -> Any:
     """The module of a hub id or folder in evaluation mode, with its adapter merged into the weights; with several
-    ranks, this rank's part. `tell` is called with the share of weights read so far.
+    ranks, the part of this process. `tell` is called with the share of weights read so far.
 
     Raises:
         ConfigError: The weights are quantised in a way that this machine cannot load.
@@ -98,8 +98,8 @@ def load_module(
 
 
 def _in_memory(module: Any, device: torch.device) -> Any:
-    """The module. Weights that a native form on a CPU keeps are copied from the mapped file, in which arbitrary
-    addresses make sums slower and another process may change the weights.
+    """Returns the module. On a CPU, weights that a native form will use are copied out of the memory-mapped file:
+    there, unaligned addresses make sums slower, and another process may change the weights.
     """
     for weight in module.parameters() if device.type == "cpu" and hf.source_of(module) else ():
         weight.data = weight.data.clone()
@@ -134,7 +134,7 @@ def _unlike(name: str, fault: str, keys: Collection[str]) -> ModelError:
 
 
 def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
-    weight_files(name)  # downloads those that the cache lacks
+    weight_files(name)  # downloads files that the cache lacks
     place = folder_with(name, "weights")
     module, info = _read(
         name,
@@ -220,7 +220,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Unexpected names that differ from a known name only in the layer number, without those of MTP weights."""
+    """Unexpected names that differ from a known name only in the layer number, without the names of MTP weights."""
     forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
     of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
     return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]
@@ -231,7 +231,7 @@ def _scales(unexpected: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def _read(name: str, part: str, load: Callable[[], Any], fault: Callable[[], str] = str) -> Any:
-    """Result of `load`, a loader of transformers, which is kept from writing to the terminal.
+    """Result of `load`, which calls a loader of transformers; the loader's output to the terminal is suppressed.
 
     Raises:
         ModelError: The loader fails. The message has one line: the result of `fault`, which looks for the cause in the

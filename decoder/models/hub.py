@@ -1,4 +1,4 @@
-"""Files of models on the Hugging Face hub, and why a tokenizer's files cannot be read."""
+"""Files of models on the Hugging Face hub, and reasons why a tokenizer's files cannot be read."""
 
 import errno
 import math
@@ -28,7 +28,7 @@ _PACKAGES = ("sentencepiece", "google.protobuf")
 
 
 def tokenizer_fault(folder: Path) -> str:
-    """Reason and remedy, if a folder has no tokenizer, or a SentencePiece model that cannot be read; else empty."""
+    """Why a folder's tokenizer cannot be read, with a remedy; empty if there are files other than SentencePiece's."""
     if any((folder / part).is_file() for part in _OTHERS):
         return ""
     model = next((part for part in _SENTENCEPIECE if (folder / part).is_file()), None)
@@ -48,7 +48,7 @@ def _installed(module: str) -> bool:
 PATIENCE_S = 5.0
 """Longest wait for an answer of the hub."""
 _AGAIN_S = 60.0
-"""Time after a failed request in which the hub is not asked about a model again."""
+"""Time after a failed request about a model during which the request is not repeated."""
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SMALL = frozenset((".json", ".model", ".jinja", ".txt", ".tiktoken"))
@@ -73,7 +73,7 @@ class _Listing:
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*", re.ASCII)
 _commits: dict[str, str] = {}
-"""Commit of each name with a branch or a tag, after the hub was asked for it."""
+"""Commit of each name with a branch or a tag: from the hub, or from the cache if the request failed."""
 _listings: dict[str, _Listing] = {}
 _failures: dict[str, tuple[float, str]] = {}
 """Time at which the latest request about a model failed (`time.monotonic`), and the error message."""
@@ -112,7 +112,7 @@ def hub_file(name: str, part: str) -> Path | None:
     """A file of a hub id, downloaded if the cache lacks it; None if the hub has no such file, or if a cached model is
     complete without it.
 
-    Raises ModelError if the hub cannot be asked for a missing file.
+    Raises ModelError if the request for a missing file fails.
     """
     _ask_for_commit(name)
     folder = cached_folder(name)
@@ -122,7 +122,7 @@ def hub_file(name: str, part: str) -> Path | None:
 
 
 def _ask_for_commit(name: str) -> None:
-    """Asks the hub once for the current commit of a branch or tag; if the hub cannot be asked, a cached one is used."""
+    """Requests the current commit of a branch or tag from the hub once; if this fails, the cached commit is used."""
     if name in _commits or not revision(name) or _COMMIT.fullmatch(revision(name)):
         return
     folder = cached_folder(name)
@@ -138,9 +138,9 @@ def _ask_for_commit(name: str) -> None:
 
 
 def folder_with(name: str, part: str) -> str:
-    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a local folder is unchanged.
+    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a local folder itself.
 
-    Raises ModelError if the hub cannot be asked for a missing file.
+    Raises ModelError if the request for a missing file fails.
     """
     if Path(name).is_dir():
         return name
@@ -162,7 +162,7 @@ def folder_with(name: str, part: str) -> str:
 
 
 def answered(call: Callable[[], T]) -> T:
-    """Result of a request; TimeoutError after `PATIENCE_S` seconds, even if only a name server does not answer. The
+    """Result of a request; raises TimeoutError after `PATIENCE_S` seconds, even if a name server does not answer. The
     time limit of the request itself must be longer, so that the error is the same for all causes.
     """
     results: list[T] = []
@@ -185,7 +185,7 @@ def answered(call: Callable[[], T]) -> T:
 
 
 def explained(error: Exception, kind: str, page: str) -> tuple[str, str]:
-    """Cause of a failed request for a `kind` (such as "data set"), and advice; access can be requested on `page`."""
+    """Cause of a failed request and remedy. `kind` names what was requested; `page` is the URL for access requests."""
     return _refused(error, kind, page) or _broken_off(_first_cause(error))
 
 
@@ -249,7 +249,7 @@ def _is_small(file: str) -> bool:
 
 
 def _listing(name: str) -> _Listing:
-    """Files of a model on the hub, at the named revision, or else at the cached one, if any; the hub is asked once."""
+    """Files of a model on the hub at the named revision, else the cached one, else main; requested only once."""
     if name in _listings:
         return _listings[name]
     failed_s, message = _failures.get(name, (-math.inf, ""))

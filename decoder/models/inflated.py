@@ -1,10 +1,9 @@
-"""The embedded pair at the cost of larger models: the same texts, from passes that read as many weights as theirs.
+"""The embedded pair, enlarged to the cost of larger models: the texts stay the same, but each pass reads more weights.
 
 Every width is repeated, and layers that add nothing are appended. A matrix that is repeated in both directions and
 divided by the number of copies maps repeated rows to repeated rows, whose mean and variance are those of one copy; so
-all logits equal those of the embedded model but for rounding. The number of copies is a power of two, so that the
-division is exact in every dtype. The appended layers read all their weights, but their output matrices are 0. Knows no
-options of runs.
+all logits equal the embedded model's logits up to rounding. The number of copies is a power of two, so that the
+division is exact in every dtype. The appended layers read all their weights, but their output matrices are 0.
 """
 
 import math
@@ -35,7 +34,7 @@ DRAFT_SHARE = 0.01
 WIDTH_PER_LAYER = 100
 """Usual ratio of a large model's width to its number of layers: 80 in Pythia-2.8B, 128 in Llama-3.1-8B."""
 SHORTFALL = 1.1
-"""A width is allowed if its model with the fewest layers has at most this many times the wanted parameters."""
+"""Largest allowed ratio of the parameters of a width's model with the fewest layers to the requested parameters."""
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)([MB])", re.IGNORECASE)
 _UNITS = {"M": (10**6, "million"), "B": (10**9, "billion")}
 _WIDTHS = ("hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size")
@@ -43,7 +42,7 @@ _WIDTHS = ("hidden_size", "num_attention_heads", "num_key_value_heads", "interme
 
 @dataclass(frozen=True)
 class Inflated:
-    """An embedded model at the cost of a larger one."""
+    """An embedded model that costs as much as a larger model."""
 
     folder: str
     small: Architecture
@@ -100,7 +99,7 @@ class Inflated:
 
 
 class _Weights(Mapping[str, Tensor]):
-    """Weights of an inflated model by name; each is made from the embedded model's when it is accessed."""
+    """Weights of an inflated model by name; each is computed from the embedded model's weights when it is accessed."""
 
     def __init__(self, model: Inflated, small: Mapping[str, Tensor]) -> None:
         family, few = FAMILIES[model.small.model_type], model.small.num_hidden_layers
@@ -136,10 +135,10 @@ class _Weights(Mapping[str, Tensor]):
 
 
 def inflated_pair(size: str, names: Mapping[str, str]) -> dict[str, Inflated]:
-    """The embedded models of `names` (folders by role) at the cost of a target of about `size` parameters and a usual
-    draft.
+    """Inflated models for the roles in `names` (folders by role): a target of about `size` parameters, and a draft with
+    `DRAFT_SHARE` times as many.
 
-    Raises ConfigError for another model, or if the size is not a number of parameters, or too small.
+    Raises ConfigError if `names` has another model, or if `size` is too small or not a number of parameters.
     """
     embedded = {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require(
@@ -191,7 +190,7 @@ def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dt
 
 
 def _nearest(folder: str, wanted: float) -> Inflated:
-    """The embedded model of `folder` with about `wanted` parameters, in the usual proportions of large models."""
+    """The embedded model of `folder`, inflated to about `wanted` parameters in the proportions of large models."""
     small = architecture_in(folder)
     return min(_candidates(folder, small, wanted), key=_disproportion)
 

@@ -52,7 +52,7 @@ def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Even
 
 
 def _downloads(name: str) -> tuple[Path, ...]:
-    """Cache folder with complete and partial downloads of a model; none for a local folder."""
+    """Cache folder with complete and partial downloads of a model; empty for a local folder."""
     if Path(name).is_dir():
         return ()
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
@@ -62,7 +62,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
 
 
 def _bytes(folders: Iterable[Path]) -> int:
-    """Total size of all files; files that are removed meanwhile are left out."""
+    """Total size of all files in the folders; a file that is removed in the meantime does not count."""
     total = 0
     for file in (file for folder in folders for file in folder.glob("*")):
         try:

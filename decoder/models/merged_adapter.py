@@ -1,7 +1,7 @@
 """Merges an adapter into the module of its base model with peft, which this module imports.
 
-In single precision, the merged module must compute what peft computes with the adapter beside the weights: both are run
-on a few tokens. Only safetensors are opened.
+In float32 or float64, the merged module must compute the same logits as peft with the unmerged adapter; both are run on
+a few tokens. Only safetensors are opened.
 """
 
 import warnings
@@ -27,12 +27,12 @@ TWICE = ".modules_to_save"
 """If a weight's name has this part, peft saves the weight also under the name without it."""
 TOKENS = 8
 TOLERANCE = 1e-3
-"""Largest difference of two logits, as a share of the largest logit."""
+"""Largest allowed difference between merged and unmerged logits, as a share of the largest logit."""
 AGAIN = "download the adapter again"
 
 
 def merged(module: Any, adapter: Adapter) -> Any:
-    """Merges the adapter into the base model's `module`; ModelError if its weights cannot be read, or do not fit."""
+    """Merges an adapter into its base model's `module`; ModelError if its weights cannot be read or do not fit."""
     shown = f"the adapter {shortened(adapter.name)} ({shortened(adapter.kind)})"
     weights = file_of(adapter.name, WEIGHTS)
     if weights is None or not file_of(adapter.name, CONFIG):
@@ -53,7 +53,7 @@ def merged(module: Any, adapter: Adapter) -> Any:
         _widen(module, sizes)
         beside = peft.PeftModel(module, config).eval()
         found = beside.load_adapter(str(weights.parent), "default", torch_device=str(module.device))
-    # peft saves an embedding with further tokens twice, and reads one of the two.
+    # peft saves an embedding with added tokens under two names, and reads only one of them.
     unknown = [key for key in found.unexpected_keys if key.replace(TWICE, "") not in sizes.keys() - {key}]
     for fault, keys in (("lacks {} weights", found.missing_keys), ("has {} unknown weights", unknown)):
         if keys:
@@ -87,7 +87,7 @@ def _check_ranks(shown: str, config: Any, sizes: dict[str, list[int]]) -> None:
 
 
 def _widen(module: Any, sizes: dict[str, list[int]]) -> None:
-    """Resizes the embedding to the rows of an adapter with more tokens."""
+    """Resizes the embedding and output head to the adapter's number of tokens, if the adapter has weights for them."""
     places = {
         f"{place}{own}.weight"
         for place, part in module.named_modules()
@@ -121,7 +121,7 @@ def _logits(module: Any) -> Tensor:
 
 
 def _check_logits(shown: str, merged: Tensor, beside: Tensor) -> None:
-    """Called in single precision only: in half precision, rounding alone may change all logits."""
+    """Not called in half precision, in which rounding alone may change all logits."""
     if not float((merged - beside).abs().max()) <= TOLERANCE * max(1.0, float(beside.abs().max())):  # NaN differs too
         raise ModelError(
             f"{shown} computes other logits once it is merged into the weights than beside them; merge it with another "
@@ -134,7 +134,7 @@ def _told(what: str, remedy: str) -> Iterator[None]:
     """Turns every error of peft into a ModelError of one sentence."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the comparison of logits finds such faults
+            warnings.simplefilter("ignore")  # the comparison of logits finds what peft warns about
             yield
     except (torch.OutOfMemoryError, ModelError):
         raise

@@ -35,7 +35,7 @@ REMEDY = "name a draft model, or give --draft lookup"
 
 @dataclass(frozen=True)
 class MtpShape:
-    """Stands for the target's MTP layer, which has no configuration except the target's."""
+    """Marks the target's MTP layer as the draft; the layer has no configuration of its own."""
 
     kind: ClassVar[str] = "MTP layer"
 
@@ -54,7 +54,7 @@ class WeightNames:
     """Names of weights that are not read, since they are copies of the target's weights."""
 
     def own(self, name: str) -> str | None:
-        """Name of a weight of the decoder layer or its final norm in a module with one layer; None for others."""
+        """Name in a one-layer module for a weight of the decoder layer or the final norm; None for other weights."""
         if name == self.norm:
             return "norm.weight"
         if name in (self.embedding_norm, self.state_norm, self.projection, *self.copies):

@@ -1,5 +1,5 @@
-"""Names that stand for a draft without a model, parts of hub ids, and checks of the names of target and draft; imports
-no torch.
+"""Names for drafts without a separate model, parts of hub ids, and checks of the names of target and draft; imports no
+torch.
 """
 
 from typing import Literal, TypeAlias
@@ -8,9 +8,9 @@ from decoder.errors import ConfigError, require
 from decoder.events import HeadKind
 
 LOOKUP = "lookup"
-"""Given in place of a draft model: suffix lookup drafts (`decoder.draft.lookup`)."""
+"""Name for suffix lookup (`decoder.draft.lookup`), given in place of the name of a draft model."""
 MTP = "mtp"
-"""Given in place of a draft model: the target's own MTP layer drafts (`decoder.models.mtp`)."""
+"""Name for the target's own MTP layer (`decoder.models.mtp`), given in place of the name of a draft model."""
 DraftKind: TypeAlias = Literal["model", "lookup"] | HeadKind
 
 

@@ -1,4 +1,4 @@
-"""A target model and its draft, without their measured costs, which `decoder.engine` keeps."""
+"""A target model and its draft, without measured costs, which `decoder.engine` adds."""
 
 from dataclasses import dataclass, replace
 
@@ -25,13 +25,13 @@ class Pair:
     tokenizer: TextTokenizer
     eos: frozenset[int]
     context: int
-    """Context length in tokens, the shorter one of the two models. With a translated draft, it is the target's, and the
-    draft drafts only while its own context has room.
+    """Smaller context length of the two models, in tokens. With a translated draft, the target's context length; the
+    draft then drafts only up to its own context length.
     """
     head: StatesReader | None = None
     """Drafting head, which drafts from the target's layer states in place of a draft model."""
     translation: Translation | None = None
-    """For a draft model with a tokenizer of its own."""
+    """Set if the draft model has a tokenizer of its own; else None."""
 
     @property
     def vocabulary(self) -> int:
@@ -39,14 +39,14 @@ class Pair:
         return self.target.width
 
     def observed(self) -> "Pair":
-        """The same pair, whose models also record their hidden states if they can."""
+        """This pair with models that also record their hidden states, as far as the models support it."""
         return replace(self, target=self.target.observed(), draft=self.draft and self.draft.observed())
 
     def streaming(self, sinks: int, window: int) -> "Pair":
-        """The same pair, in which tokens attend only to the first `sinks` and the latest `window` tokens of a text.
+        """This pair with models whose tokens attend only to the first `sinks` and the latest `window` tokens of a text.
 
         Raises:
-            PairError: Positions are not rotary, or a model caches states or whole paths in place of rows.
+            PairError: A model does not use RoPE, or keeps states or computes whole paths in place of a KV cache.
             ConfigError: The draft has its own tokenizer.
         """
         target, draft = self.target.streaming(sinks, window), self.draft and self.draft_model.streaming(sinks, window)
@@ -78,7 +78,7 @@ class Pair:
 
     @property
     def limit(self) -> str:
-        """Genitive of the name of the model whose context length limits the pair."""
+        """Genitive of the name of the model whose context length limits the pair, for messages."""
         names = (model.name for model in self.models.values() if model.context == self.context)
         return f"{next(names, self.target.name)}'s"
 
@@ -93,12 +93,12 @@ class Pair:
 
     @property
     def device(self) -> str:
-        """For example cuda:0."""
+        """Name of the target's device, for example cuda:0."""
         return str(self.target.device)
 
     @property
     def dtype(self) -> str:
-        """In words, for example bfloat16 or GGUF Q8_0."""
+        """Precision of the target in words, for example bfloat16 or GGUF Q8_0."""
         return self.target.precision
 
     @property

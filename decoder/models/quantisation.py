@@ -29,11 +29,11 @@ _KIND = re.compile(r"(?:int|float)_?(\d+)", re.IGNORECASE)
 class Method:
     title: str
     packages: tuple[str, ...] = ()
-    """Names for pip of the packages with which transformers loads weights of this method."""
+    """pip names of the packages with which transformers loads weights of this method."""
     gpu: bool = False
     """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
-    """Number of bits of a weight; None if checkpoints of this method differ."""
+    """Number of bits of a weight; None if it differs between checkpoints of this method."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
     unpacks: bool = False
@@ -76,7 +76,7 @@ METHODS: Mapping[str, Method] = {
 
 @dataclass(frozen=True)
 class Quantisation:
-    """Quantisation of a checkpoint, and what becomes of its weights on a device."""
+    """Quantisation of a checkpoint, and the form of its weights on a device."""
 
     words: str
     """Method and bits for display, for example GPTQ 4 bit."""
@@ -87,7 +87,7 @@ class Quantisation:
     packed: bool
     """Whether the weights in memory are as small as those in the files."""
     dtype: torch.dtype | None = None
-    """Dtype of the passes if the checkpoint determines it, whatever the user chose."""
+    """Dtype of the passes if the checkpoint determines it, regardless of the user's choice; else None."""
 
     def precision(self, dtype: torch.dtype) -> str:
         """Quantisation of the weights and dtype of the passes, in words."""
@@ -126,7 +126,7 @@ def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
 
 
 def device_map(device: torch.device) -> dict[str, torch.device] | None:
-    """Where transformers loads quantised weights; None for a CPU, which several methods refuse in a device map."""
+    """Device map for quantised weights; None for a CPU, which several methods refuse in a device map."""
     return None if device.type == "cpu" else {"": device}
 
 
@@ -203,7 +203,7 @@ class Memory:
     windows: tuple[int, ...] = ()
     """Attention windows that are shorter than the context, ascending."""
     ring_bytes: int = 0
-    """Size of the KV cache of a text as long as the context, if layers with windows kept only the rows in them."""
+    """KV cache size of a text as long as the context, if layers with windows kept only the rows in their windows."""
 
     @property
     def cache_bytes(self) -> int:

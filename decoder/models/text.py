@@ -15,11 +15,11 @@ LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 TORN_BYTES = 3
 """Largest number of bytes in an incomplete UTF-8 character."""
 LONGEST_RUN = 64
-"""Length in bytes from which on a run of byte tokens shows its complete characters before the run ends."""
+"""A run of at least this many byte tokens returns its complete characters before the run ends."""
 KEPT_TOKENS, MOST_TOKENS = 16, 32
-"""A window with more than `MOST_TOKENS` tokens whose text was shown is shortened to `KEPT_TOKENS` of these tokens."""
+"""A window with more than `MOST_TOKENS` tokens of returned text is shortened to the last `KEPT_TOKENS` of them."""
 KEPT_CHARACTERS = 4
-"""Number of shown characters at a window's end that must stay the same when the window is shortened."""
+"""Number of returned characters at a window's end that must stay the same when the window is shortened."""
 START_CHARACTERS = 256
 """Number of characters at a prompt's start that are searched for special tokens such as BOS."""
 TOKEN_CHARACTERS = 32
@@ -27,7 +27,7 @@ TOKEN_CHARACTERS = 32
 
 
 OF_MODELS = "the models'"
-"""Stands for the name of the model that sets the context."""
+"""Genitive in messages if no model is named as the owner of the context limit."""
 
 
 def without_surrogates(text: str) -> str:
@@ -66,7 +66,7 @@ def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool, limit: str = OF_MODELS
 ) -> list[int]:
     """Token ids of a prompt. `special` adds the tokenizer's special tokens, except those with which the prompt itself
-    begins; `limit` is the genitive of the name of the model whose context it is.
+    begins; `limit` is the genitive of the name of the model that sets `context`, for messages.
 
     Raises PromptError if the prompt is empty, or leaves no room for `max_new_tokens` within `context` tokens.
     """
@@ -89,7 +89,7 @@ def encode_prompt(
 
 
 def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, vocabulary: int) -> None:
-    """Raises PromptError for a prompt token that the target lacks, for example one that was added after training."""
+    """Raises PromptError for a prompt token that the target lacks, for example a token added after training."""
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
@@ -106,22 +106,23 @@ class TextStream:
     character that begins in the prompt and ends after it belongs to the prompt.
 
     Returned text is never changed, but a decoder may change earlier text: in a run of byte tokens, one invalid byte
-    turns every byte of the run into U+FFFD (see `TokenKinds`). So a run waits until it ends. From `longest_run` bytes
-    on, the run's complete characters no longer wait; if the run then becomes invalid, these characters stay, and only
-    the bytes after them become U+FFFD. Complete characters of such a run at the end of a prompt belong to the prompt.
+    turns every byte of the run into U+FFFD (see `TokenKinds`). So the text of a run is returned only when the run ends.
+    In a run of at least `longest_run` bytes, complete characters are returned at once; if the run becomes invalid
+    later, these characters stay, and only the bytes after them become U+FFFD. Complete characters of such a run at the
+    end of a prompt belong to the prompt.
 
     Therefore, at most `longest_run` bytes wait or, if the tokenizer decodes bytes character by character, at most
     `TORN_BYTES` characters U+FFFD. The time of a push does not depend on the length of the text before it.
     """
 
     _window: list[int]
-    """The latest tokens that are not silent; one invalid byte stands for each invalid run."""
+    """The latest tokens that are not silent; one invalid byte token replaces each invalid run."""
     _shown: int
     """Number of characters of the window's text that were returned or belong to the prompt."""
     _hidden: int
-    """Number of the window's further characters, which wait, without an incomplete character of a run."""
+    """Number of characters after `_shown`, which wait; an incomplete character of a run does not count."""
     _most: int
-    """Number of tokens that the window may have before it is shortened, without those of `_run.unread`."""
+    """Number of tokens, not counting `_run.unread`, that the window may have before it is shortened."""
     _run: ByteRun
     """The run at the end of the text."""
     _prompt_end: str
@@ -198,7 +199,7 @@ class TextStream:
         return text[begun:]
 
     def _add(self, token: int) -> str:
-        """Returns text only if the token makes a run invalid, or continues such a run."""
+        """Adds a token; returns text only if the token makes a run invalid or continues an invalid run."""
         if self._kinds.silent(token):
             return ""
         value = self._kinds.in_run(token)
@@ -214,7 +215,7 @@ class TextStream:
         return self._break() if self._run.invalid else ""
 
     def _break(self) -> str:
-        """Makes the run invalid; returns all text up to its end."""
+        """Marks the run as invalid; returns all text up to the end of the run."""
         assert self._kinds.invalid is not None, "only bytes of runs are unread"  # noqa: S101 - a programmer's mistake
         count = len(self._run.unread)
         self._run, self._begun = ByteRun(invalid=True), (self._begun[1], self._begun[1])
@@ -254,7 +255,7 @@ class TextStream:
         self._most = 2 * len(self._window)
 
     def _text(self, window: list[int]) -> str:
-        """Text of a window, without an incomplete character at the end of a run."""
+        """Text of a window, without an incomplete character at its end that belongs to a run."""
         return decoded(self._tokenizer, window[: len(window) - self._run.torn])
 
 
@@ -287,7 +288,7 @@ _TUNED = "or choose models that were tuned for chat"
 def fed_text(tokenizer: TextTokenizer, prompt: AnyPrompt, chat: bool | None) -> tuple[str, bool]:  # noqa: FBT001 - a setting of the run, passed on
     """The text that the models read for a prompt, and whether the chat template wrote it; for `chat` see `templated`.
 
-    Raises ConfigError without a chat template or if it fails on plain text, PromptError if it fails on a conversation.
+    Raises ConfigError if a template is missing or fails on plain text, PromptError if it fails on a conversation.
     """
     if not templated(prompt, chat):
         return without_surrogates(as_prompt(prompt).text), False

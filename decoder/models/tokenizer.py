@@ -1,4 +1,4 @@
-"""Interface of tokenizers, and how they decode single tokens; knows neither prompts nor streams."""
+"""Interface of tokenizers, and how they decode single tokens. Independent of prompts and streams."""
 
 from codecs import utf_8_decode
 from collections import Counter
@@ -32,7 +32,7 @@ class Encoded:
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LETTER, _CONTINUATION = ord("A"), 0x80
-"""Bytes: the letter A, and a byte that is invalid after it."""
+"""Bytes: the letter A, and a byte that is invalid after the letter."""
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
@@ -50,7 +50,7 @@ class TokenKinds:
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self.anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
-        """An ordinary token; other tokens are decoded next to it, as within a text."""
+        """An ordinary token, next to which other tokens are decoded as if within a text."""
         self.bytes = _byte_tokens(tokenizer)
         """Byte value of each token that byte fallback uses; empty for tokenizers without byte fallback."""
         self.invalid = self._invalid()
@@ -101,11 +101,11 @@ class ByteRun:
     """The run of byte tokens at the end of a text; empty if the text ends with another token."""
 
     length: int = 0
-    """Number of bytes of a run that is valid so far."""
+    """Number of bytes of the run; 0 if the run is invalid."""
     unread: bytes = b""
     """Last bytes of the run, whose text has not been returned yet."""
     torn: int = 0
-    """Number of these bytes that belong to an incomplete character."""
+    """Number of bytes at the end of `unread` that belong to an incomplete character."""
     invalid: bool = False
     """Whether the run has a byte that makes it invalid, whatever follows."""
 

@@ -1,6 +1,6 @@
 """Reads JSON objects from a text that may be larger than memory: JSON lines, consecutive objects, or one array.
 
-Knows nothing of the objects' fields.
+Independent of the objects' fields.
 """
 
 import json
@@ -30,7 +30,7 @@ class Window:
         self.at = 0
         """Index in `text` of the first unread character."""
         self.line = 1
-        """Line number of this character."""
+        """Line number of the first unread character."""
         self._chunks = chunks
 
     def grow(self) -> bool:
@@ -50,7 +50,7 @@ class Window:
         self.at = at
 
     def next_character(self) -> str:
-        """Reads blanks, and returns the character after them; empty at the end of the text."""
+        """Marks blanks as read, and returns the character after them; empty at the end of the text."""
         blanks = 0
         while True:
             match = _BLANKS.match(self.text, self.at)
@@ -65,7 +65,7 @@ class Window:
                 return ""
 
     def skip_line(self) -> None:
-        """Reads the rest of the present line, as far as it is in memory."""
+        """Marks the rest of the current line as read, as far as it is in memory."""
         end = self.text.find("\n", self.at)
         self.read_to(end + 1 if end >= 0 else len(self.text))
 
@@ -97,7 +97,7 @@ def objects(window: Window) -> Iterator[tuple[int, dict[str, Any]]]:
 def value_at(window: Window, line: int | None = None) -> tuple[Any, int]:
     """The JSON value at the window's first unread character, and the index after it.
 
-    Raises MalformedError with the number `line` or, if `line` is None, the number of the line of the fault.
+    Raises MalformedError with the line number `line` or, if `line` is None, with the line number of the fault.
     """
     while True:
         try:

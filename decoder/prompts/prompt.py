@@ -15,7 +15,7 @@ ASSISTANT = "assistant"
 
 class ChatMessage(msgspec.Struct, frozen=True):
     role: str
-    """Such as system, user or assistant; chat templates decide which roles there are."""
+    """For example system, user or assistant; the chat template defines which roles are valid."""
     content: str
 
 
@@ -27,7 +27,6 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: tuple[ChatMessage, ...] | None = None
     """For a conversation, the messages before its last one; None for plain text."""
     category: str = ""
-    """Category from the prompt's file."""
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
@@ -86,7 +85,7 @@ class Found:
 
 
 def has_prompt(record: object, field: str | None = None) -> bool:
-    """Whether a value is an object that has the field `field` or, if it is None, any field that holds prompts."""
+    """Whether a value is an object that has the field `field` or, if `field` is None, any of `FIELDS`."""
     return isinstance(record, dict) and next(_present(record, field), None) is not None
 
 
@@ -124,7 +123,7 @@ def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str
 
 
 def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
-    """None for a conversation without a message of the user."""
+    """The prompt in the value of a field; None for a conversation without a message of the user."""
     kind = name.rpartition(".")[2]
     match value:
         case [dict(), *_]:

@@ -1,7 +1,6 @@
 """Reads text in chunks from plain or gzip files, in UTF-8 or in the encoding of a byte order mark.
 
-The size of a chunk is bounded, so that a small gzip file with a very long text does not fill the memory. Knows nothing
-of what the text contains.
+The size of a chunk is bounded, so that a small gzip file with a very long text does not fill the memory.
 """
 
 import codecs
@@ -64,7 +63,7 @@ def _unpacked(file: BinaryIO, shown: str) -> Iterator[bytes]:
 
 
 class _Begun:
-    """A file whose first bytes are already read. It is not read after its end: a terminal would ask for more text."""
+    """A file whose first bytes are already read. It is never read after its end: a terminal would wait for input."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

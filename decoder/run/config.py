@@ -23,7 +23,6 @@ class RunConfig:
     user chooses another method.
     """
     max_new_tokens: int
-    """Largest number of new tokens of each method."""
     seed: int
     """Seed of the sampling noise, which all methods share except those with noise of their own; see `Method.own_noise`.
     """
@@ -32,7 +31,7 @@ class RunConfig:
     text as a user's message. False: never. None: only for conversations.
     """
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
-    """Parameter sets by name: a set for each method with its own parameters, and `SAMPLING`, which all methods use."""
+    """Parameter sets by name: a set for each method that has its own parameters, and `SAMPLING` for all methods."""
 
     def __init__(
         self,
@@ -110,7 +109,7 @@ class RunConfig:
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees, if any are drafted, are drafted with the target's sampling noise."""
+        """Whether deterministic trees, if a method drafts any, are drafted with the target's sampling noise."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:

@@ -1,6 +1,6 @@
 """The decoding path of a pair's rounds and the reason for it, in words; `decoder.run.loading` chooses the path. Some
-methods of a run may have another path: those whose trees may exceed the fixed shapes of CUDA graphs, `auto` without a
-draft model (costs choose the size of its trees), `streaming` and `hf`.
+methods of a run may have another path: methods whose trees may exceed the fixed shapes of CUDA graphs, `auto` without a
+draft model (its tree sizes depend on costs), `streaming` and `hf`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,8 +100,8 @@ def expected_path(
     dtype: torch.dtype | None = None,
     head: object = None,
 ) -> DecodingPath:
-    """The path that a pair will probably have, found without weights. `dtype` defaults to the dtype of each
-    configuration. Raises ConfigError for quantised weights that this machine cannot load.
+    """The path that a pair will probably have, determined without reading weights. `dtype` defaults to the dtype of
+    each configuration. Raises ConfigError for quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
@@ -151,7 +151,7 @@ def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Why models with these configurations cannot run in CUDA graphs; empty if no reason is found."""
+    """Why models with these configurations cannot run in CUDA graphs; empty if no obstacle is found."""
     from decoder.session.cuda_graph.static_shapes import uncaptured
 
     modules = [config for config in configs if not isinstance(config, Architecture)]

@@ -1,5 +1,5 @@
-"""Expected times of the models' passes on this machine, computed from the work of a pass. No weights are read; an
-unknown result is None.
+"""Expected times of the models' passes on this machine, computed from the work of a pass. Weights are not read; a
+function returns None if its result is unknown.
 """
 
 import math
@@ -26,7 +26,7 @@ from decoder.system.cpu_speed import flops_per_s, read_bytes_per_s
 from decoder.system.deferred import imported
 
 _EXPERTS = re.compile(r"(^|\.)experts\.|_exps\.")
-"""Names of weights of experts of which each row uses only some, in modules and in GGUF files."""
+"""Names of the weights of experts, in modules and in GGUF files; each row uses only some experts."""
 _PER_TOKEN = ("num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k", "top_k_experts")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 """Configuration fields with the number of experts per token, and of all experts; families use different fields."""
@@ -40,8 +40,8 @@ def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
 
 
 def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> PassWork | None:
-    """Work of a pass; None if the number of experts per token is unknown. A quantised module must have no weights yet;
-    `bits` is the size of one of its quantised weights.
+    """Work of a pass; None if the number of experts per token is unknown. A quantised module must be a skeleton without
+    weights; `bits` is the size of one of its quantised weights.
     """
     config, width = module.config.get_text_config(), bits_per_number(module, dtype, bits)
     weights = list(read_weights(module))
@@ -90,7 +90,7 @@ def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
 
 
 def _cached(config: Any, dtype: torch.dtype) -> Callable[[int], int]:
-    """Returns (length of a text) -> bytes of keys and values that a pass reads; with windows, only the rows in them."""
+    """Returns (text length) -> bytes of keys and values that a pass reads; with windows, only rows within windows."""
     return lambda text: cache_bytes(config, text, dtype.itemsize)[1]
 
 
@@ -112,7 +112,7 @@ def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | No
 
 
 def work_of_model(model: LanguageModel) -> PassWork | None:
-    """Work of a pass of a loaded model. Also None if llama.cpp computes the passes, or if the weights are quantised."""
+    """Work of a pass of a loaded model; None if it is unknown, or for llama.cpp or quantised weights."""
     if model.architecture:
         work = work_of_architecture(model.architecture, model.dtype)
         return replace(work, weights_bytes=work.weights_bytes - model.saved_bytes)

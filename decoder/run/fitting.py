@@ -1,4 +1,4 @@
-"""Which prompts a pair can decode: a prompt must fit into the context, with tokens that the target knows."""
+"""Checks whether a pair can decode a prompt: its tokens must fit into the context and be in the target's vocabulary."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Fed:
 
 
 def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
-    """Raises PromptError if the prompt is empty or too long, has a token that the target does not know, or makes the
+    """Raises PromptError if the prompt is empty or too long, has a token outside the target's vocabulary, or makes the
     chat template fail; ConfigError if the prompt needs a chat template but the tokenizer has none.
     """
     text, by_template = fed_text(pair.tokenizer, prompt, config.chat)
@@ -32,7 +32,7 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
 
 
 def unfit(pair: Pair, prompts: Sequence[AnyPrompt], config: RunConfig) -> Iterator[tuple[int, PromptError]]:
-    """Yields number, from 1, and fault of each prompt that cannot be decoded. Raises ConfigError as `encoded` does."""
+    """Yields (number from 1, error) of each prompt that cannot be decoded. Raises ConfigError as `encoded` does."""
     for number, prompt in enumerate(prompts, 1):
         try:
             encoded(pair, prompt, config)

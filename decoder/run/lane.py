@@ -36,7 +36,7 @@ class RaceClock:
         return time.perf_counter() - self._started
 
     def step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
-        """Decodes one more round of a session, and updates `usual_s`, the times of its latest rounds without stalls."""
+        """Decodes one more round of a session; updates `usual_s`, the session's latest round times without stalls."""
         return self._awake.run(partial(self._step, session, turns, at_stage, usual_s))
 
     def _step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
@@ -78,19 +78,19 @@ class Lane:
         return self.method.name
 
     def opened(self) -> Start | End:
-        """Prefills the prompt; returns the `End` event in place of `Start` if the target's logits leave no choice."""
+        """Prefills the prompt; returns `End` in place of `Start` if no token can be chosen from the target's logits."""
         try:
             return Start(method=self.name, prefill_s=self.session.prefill())
         except LogitsError:
             return self._broken()
 
     def prepare(self) -> str:
-        """Does a part of the work that can be done in advance; returns the progress in words, "" if nothing is left."""
+        """Does a part of the work that can be done in advance; returns the progress in words, "" without such work."""
         return "" if self.ended else self.session.prepare()
 
     def step(self, turns: Sequence[Turn], at_stage: AtStage) -> Generator[Event, None, Round | None]:
-        """Decodes a round. Yields the changes of knobs before it, its event, the changes by the history rule after it
-        and, after the last round, the end of the text. Returns the event; None if the target's logits left no choice.
+        """Decodes a round. Yields events: knob changes before the round, the round, changes by the history rule after
+        it and, in the last round, `End`. Returns the round's event; None if the logits are unusable (`LogitsError`).
         """
         own = tuple(turn for turn in turns if turn.rules_name in (None, self.method.rules))
         try:
@@ -126,7 +126,7 @@ class Lane:
             )
 
     def event(self, outcome: Outcome, text: str = "") -> Round:
-        """The event of a round; during the round, with the values that are known so far."""
+        """The event of a round; an unfinished round has an event with the values that are known so far."""
         event = Round(
             method=self.name,
             round=self.rounds,
@@ -169,7 +169,7 @@ class Lane:
         self.generated += len(outcome.committed)
 
     def _broken(self) -> End:
-        """Ends this method, since its next round has no usable logits; the other methods may not meet such logits."""
+        """Ends only this method after unusable logits, since the other methods may not encounter such logits."""
         self.ended = True
         error = LogitsError(f"round {self.rounds + 1}", self.pair.dtype)
         return End(method=self.name, reason="error", error=str(error))
@@ -182,8 +182,8 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """The limit that kept a tree's most probable leaf from having children; if there are several, the one to relax
-    first. `room` is the number of levels that fit in the context.
+    """The limit that kept a tree's most probable leaf from having children; if several apply, the limit to relax first.
+    `room` is the number of levels that fit in the context.
     """
     if tree.lost:
         return LOST

@@ -182,7 +182,7 @@ def load_pair(
 
 
 def _leading(target: str, device: str) -> Ranks | None:
-    """Rank of this process if it leads others; None if it runs alone. In a follower, the function does not return."""
+    """Ranks if this process leads others; None if it runs alone. In any other rank, the function does not return."""
     ranks = ranks_here()
     if ranks and not ranks.leads:
         serve(ranks, target, device)
@@ -262,7 +262,7 @@ def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, 
 
 
 def _captures(device: torch.device, shape: AnyShape) -> bool:
-    """Whether rounds with such a head are tried in CUDA graphs, whose self-test then chooses the target's form."""
+    """Whether rounds with such a head are tried in CUDA graphs; the self-test then chooses the target's form."""
     if not has_graphs(device):
         return False
     from decoder.heads.eagle3 import has_static_form
@@ -271,7 +271,7 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
 
 
 def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
-    """For the embedded target, which is too small to gain on a GPU, `auto` means the CPU."""
+    """For the embedded target, which is too small to be faster on a GPU, `auto` means the CPU."""
     if device != "auto" or names["target"] != str(EMBEDDED_TARGET):
         return device
     if device_count():
@@ -347,7 +347,7 @@ def make_engine(
     kernels_later: bool = False,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Chooses the number of threads; makes the engine batch-invariant if `exact`, else self-tests rounds on CUDA."""
+    """Makes an engine with a suitable number of threads; batch-invariant if `exact`, else self-tested on CUDA."""
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
     if by_torch and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
@@ -365,7 +365,7 @@ def make_engine(
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Tests rounds in CUDA graphs, if the device has them; the engine records why a test fails."""
+    """Tests rounds in CUDA graphs, if the device has them; `slots.refused` records why a test fails."""
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -384,8 +384,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the passes of rounds on the device (`listed`, or those of the run's methods), and uses them where
-    faster.
+    """Compiles the passes of rounds on the device (`listed`, or those of the run's methods), and uses compiled passes
+    where they are faster.
     """
     if engine.slots is None or engine.slots.refused:
         return
@@ -407,7 +407,7 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """Makes a pair, after `probe` has tested that its models compute trees. `of_draft` is a draft's own tokenizer."""
+    """Makes a pair, after `probe` has tested that its models compute trees. `of_draft`: the draft's own tokenizer."""
     draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
@@ -435,7 +435,7 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens of a model, without ids that it never writes; raises ModelError for anything but token ids."""
+    """End-of-text tokens of a model, without ids outside its vocabulary; ModelError for anything but token ids."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(type(token) is int for token in ids):

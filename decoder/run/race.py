@@ -1,7 +1,7 @@
 """Race: several methods decode one prompt on one thread, with equal shares of time; all results are events.
 
 The method with the least decode time always decodes the next round, so faster methods are visibly ahead. A method's
-clock runs only while the method decodes. Knows neither screens nor files.
+clock runs only while the method decodes. Independent of screens and files.
 """
 
 import math
@@ -36,9 +36,9 @@ from decoder.tree_rules import MOST_NODES
 from decoder.version import VERSION
 
 _ON_HOST = 1
-"""Largest number of tokens that a method has chosen but not yet reported, if the host drives its rounds."""
+"""Largest number of tokens that a method has chosen but not yet reported, if its rounds run on the host."""
 _ON_DEVICE = MOST_NODES + 1
-"""The same number if rounds run on the device, where the next round is already queued."""
+"""Largest number of such tokens if rounds run on the device, where the next round is already queued."""
 
 
 def decode(
@@ -50,10 +50,10 @@ def decode(
         engine: A pair from `load_pair`.
         prompt: Plain text (a user's message if `config.chat` is True) or a conversation.
         config: Methods and their parameters.
-        steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
+        steering: Lets another thread change knobs, pause, step, slow down and stop the run.
 
     Raises:
-        PromptError: The prompt is empty, does not fit into the context, or has a token that the target does not know.
+        PromptError: The prompt is empty, does not fit into the context, or has a token outside the target's vocabulary.
         ConfigError: A method is unknown or needs a draft model that the pair does not have, or the tokenizer has no
             chat template for `config.chat`.
         DeviceError: The device's memory is full.
@@ -107,7 +107,7 @@ class Race:
         self.pace = Pace(steering, self.lanes)
         self.resampling = Resampling(engine.sampling, len(prompt_ids), _ON_DEVICE if engine.slots else _ON_HOST)
         self.current = methods[0].name
-        """Name of the method that is being opened or decodes now."""
+        """Name of the method that is being opened or is decoding."""
 
     def rounds(self) -> Iterator[Event]:
         while self._unopened or not all(lane.ended for lane in self.lanes):
@@ -139,7 +139,7 @@ class Race:
             self.pace.prepare_all()
 
     def _next(self) -> Lane | None:
-        """The lane with the least decode time, stalls left out; None if the texts of all open methods have ended."""
+        """The lane with the least decode time without stalls; None if the texts of all open methods have ended."""
         active = (lane for lane in self.lanes if not lane.ended)
         return min(active, key=lambda lane: lane.decode_s - lane.stalled_s, default=None)
 
@@ -152,7 +152,7 @@ class Race:
 def _told(
     engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Method], steering: Steering, started: float
 ) -> Iterator[Event]:
-    """Events of the run: `Run`, those of the rounds, and `End` after an error or for texts that the user stopped."""
+    """Events of the run: `Run`, all events of rounds, and `End` after an error or for texts that the user stopped."""
     device = engine.pair.target.device
     release_memory(device)
     yield _run_event(engine, fed, config, methods)
@@ -206,8 +206,8 @@ def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Me
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: metrics.RunFold) -> dict[str, Figures]:
-    """Final figures. For a text that differs from that of `ar`, they include the logit gap at the first difference, and
-    whether this difference is a near tie.
+    """Final figures. For a text that differs from the text of `ar`, they include the logit gap at the first difference,
+    and whether this difference is a near tie.
     """
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
     for name, figures in final.items():

@@ -1,5 +1,5 @@
 """Control of a race by the user: pauses, steps through stages, slow motion and stop, with the work that methods do
-meanwhile; and changes of temperature and top-p, which apply to the same positions of all texts.
+during pauses; and changes of temperature and top-p, which apply to the same positions of all texts.
 """
 
 import time
@@ -46,7 +46,7 @@ class Pace:
         self._motion.after(lane.latest_s, self.prepare)
 
     def prepare(self) -> bool:
-        """Lets one lane do a part of its work in advance, shows the progress, and returns whether any had such work."""
+        """Lets one lane work in advance, shows the progress, and returns whether any lane had such work."""
         self._steering.preparing = next(filter(None, (lane.prepare() for lane in self._lanes)), "")
         return bool(self._steering.preparing)
 
@@ -76,7 +76,7 @@ class Resampling:
         self._ahead = ahead
         self._seen = 0
         self._turns: dict[tuple[int, KnobName], Turn] = {}
-        """Changes by (first position to which the change applies, knob)."""
+        """Knob changes by (first position to which the change applies, knob)."""
         self._reported = Counter[str]()
         """Number of changes that events have reported, by method."""
 
@@ -88,10 +88,11 @@ class Resampling:
         yield from self._reached(lane)
 
     def _take(self, new: Sequence[Turn], furthest: int) -> None:
-        """New changes apply from the first position that no method has reached; `furthest` tokens are generated.
+        """New changes apply from the first position that no method has reached; the fastest generated `furthest`
+        tokens.
 
         Several changes of one knob at one position are merged into one change, which is dropped if it restores the
-        value before the changes.
+        knob's earlier value.
         """
         require_knobs(turn.name for turn in new)
         position = self._prompt_tokens + self._ahead + furthest

@@ -17,8 +17,8 @@ _BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins"
 
 
 def within(event: Round, left: int) -> Round:
-    """The round without nodes beyond the end of the text; `left` is what the length limit allowed before the round. The
-    last committed token is the target's: n tokens leave n - 1 accepted nodes and at most `left` - 1 levels.
+    """The round without nodes beyond the end of the text; `left` is the number of tokens that the length limit allowed
+    before the round. The last committed token is the target's own, so at most `left` - 1 levels can be accepted.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 

@@ -26,7 +26,7 @@ from decoder.sampling.truncation import (
 )
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
-"""Int64, of numpy or torch; both wrap around on overflow."""
+"""Int64 arrays of numpy or tensors of torch; both wrap around on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to each token's log-probability."""
 Offsets: TypeAlias = Sequence[Float[Tensor, "V"]]
@@ -90,7 +90,7 @@ def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[fl
 
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
-    """`random_bits` of tokens 0 to V - 1, in place, which halves the time per position."""
+    """`random_bits` of tokens 0 to V - 1, shape (N, V), in half the time, since operations are in place."""
     start = _mix(seed + GOLDEN)
     starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
     bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
@@ -136,7 +136,7 @@ class Estimate:
     offsets: Offsets | None = None
     """Numbers added to the logits, on the device of the logits."""
     truncation: Sequence[Sampling] | None = None
-    """Settings of each row, whose excluded tokens get a penalty; None if no row excludes tokens."""
+    """Settings of each row; tokens that they exclude get a penalty. None if no row excludes tokens."""
 
     def scores(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """Logits of the estimated distributions, in float32."""
@@ -154,7 +154,7 @@ def _truncating(settings: list[Sampling]) -> list[Sampling] | None:
 
 class DraftProbabilities:
     """Probabilities by which draft trees grow: the draft's own, at the target's temperature. The subclass `GumbelNoise`
-    is for drafts that know the target's noise.
+    is for drafts that add the target's noise.
     """
 
     noisy = False
@@ -176,7 +176,7 @@ class DraftProbabilities:
         return Estimate(factors, None, _truncating(settings))
 
     def noise_from(self, position: int) -> TokenNoise | None:
-        """The noise from a position on; None if decoding is greedy there, or if the draft does not know the noise."""
+        """The noise from a position on; None if decoding is greedy from there on, or if the draft uses no noise."""
         del position
         return None
 
@@ -193,13 +193,13 @@ def sharpness(temperature: float) -> float:
 
 
 CACHED_ROWS = 128
-"""Positions whose noise is cached."""
+"""Number of positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Most positions, and most random numbers, in one computation of noise."""
+"""Largest numbers of positions and of random numbers in one computation of noise."""
 
 
 class GumbelNoise(DraftProbabilities):
-    """Gumbel noise of one text, added to logits. Each position's noise is computed once."""
+    """Gumbel noise of one text, which is added to logits; the noise of recent positions is cached."""
 
     noisy = True
 
@@ -304,7 +304,7 @@ class GumbelNoise(DraftProbabilities):
 
 
 class DeviceSampling:
-    """A text's seed, and its sampling settings by position, in tensors with fixed addresses."""
+    """A text's seed, and its sampling settings by position, in tensors with fixed addresses for CUDA graphs."""
 
     def __init__(self, device: torch.device, capacity: int, truncating: Truncating = DeviceTruncation.of) -> None:
         """Allocates tensors for `capacity` positions."""
@@ -337,7 +337,7 @@ class DeviceSampling:
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """Factor at each position; 1 where decoding is greedy."""
+        """The function `sharpness` of the temperature at each position; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> Truncation:

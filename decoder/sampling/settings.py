@@ -26,7 +26,7 @@ class Sampling(TunableParameters):
     """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
     """Top-p keeps the smallest set of most probable tokens with at least this share of the top-k tokens' probability; 1
-    keeps all of them.
+    keeps all top-k tokens.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -87,7 +87,7 @@ class Schedule:
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """Pairs (start, settings), in order, that apply to this or a later position."""
+        """Pairs (first position, settings), in ascending order, of all settings that apply at `position` or later."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 

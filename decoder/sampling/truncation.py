@@ -24,8 +24,8 @@ class Truncation(Protocol):
 
 
 Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
-"""(settings, vocabulary) -> truncation of one row or of as many rows as the logits. The columns are `temperature`,
-`ranks` and `share` of a `Sampling`, in float64.
+"""(settings, vocabulary size) -> truncation. Settings have one row, or as many rows as the logits; their columns are
+`temperature`, `ranks` and `share` of a `Sampling`, in float64.
 """
 
 
@@ -37,7 +37,7 @@ class DeviceTruncation:
     outside: Float[Tensor, "N V"]
     """Bias of each rank, from rank 0: 0 within top-k, else minus infinity."""
     limits: Float[Tensor, "N V-1"]
-    """Limit of each rank, from rank 1: a token is excluded if all tokens before it have this probability or more."""
+    """Limit of each rank, from rank 1: a token is excluded if the tokens before it reach this total probability."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":
@@ -119,7 +119,7 @@ def best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling
 
 
 LEAST_TEMPERATURE = 1e-3
-"""Least temperature by which float32 logits are divided; below it, decoding is greedy."""
+"""Least temperature by which float32 logits are divided; below it, `probabilities` are those of greedy decoding."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:

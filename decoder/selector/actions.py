@@ -1,4 +1,4 @@
-"""Table of the selector's actions: all distinct delayed trees with K from 1 to 4, and L1 and L2 of at most 8."""
+"""Table of the selector's actions: all distinct delayed trees with K from 1 to 4, L1 up to 8 and L2 up to 8."""
 
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 

@@ -1,6 +1,6 @@
 """A selector in a session: chooses the tree shape of each round of one text, before the round samples any token.
 
-A choice needs the target's distribution from the previous round. So no shape is chosen for the first round of a text.
+A choice needs the target's distribution from the previous round, so no shape is chosen for the first round of a text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read_info, read
 SHIPPED = EMBEDDED / "selectors"
 """The embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Verifiers that begin at the deepest nodes. Their best shapes are similar; so are those of all other verifiers."""
+"""Verifiers that begin at the deepest nodes. Their best shapes are similar, and so are those of the other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
@@ -115,7 +115,7 @@ class Chooser:
         return policy(hidden, scalars(root, *self._seconds))
 
     def _policy(self, verifier: str) -> OneRoot:
-        """The policy that was trained for the verifier; if there is none, a policy for a similar verifier, or any."""
+        """The policy for the verifier; if there is none, a policy for a similar verifier, or else any policy."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
         return self._policies[names[0]]

@@ -1,9 +1,9 @@
 """Expected time of a round of each shape, from measured times of passes and of the work between passes.
 
-A round consists of passes, whose time depends on their number of rows, and of the work between passes. The times of the
-parts form one vector of seconds; the times of all shapes (the paper, equation 11) are the product of a matrix of counts
-with this vector. A round that chooses its shape begins with a draft pass over the last two tokens of the text, after
-which the first token is sampled.
+A round consists of passes, whose time depends on their number of rows, and of the work between passes. The times of
+these parts form a vector of seconds; the times of all shapes (the paper, equation 11) are the product of a matrix of
+counts and this vector. A round that chooses its shape begins with a draft pass over the last two tokens of the text,
+after which the first token is sampled.
 """
 
 import time
@@ -29,11 +29,11 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
 DRAFT = slice(1, 1 + MOST.k)
-"""Places of draft passes of 1, 2, ... rows in the vector of parts."""
+"""Indices, in the vector of parts, of draft passes of 1, 2, ... rows."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
-"""Places of target passes of 1, 2, ... rows."""
+"""Indices of target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""Places of the work between passes per round, per level, and per drafted node."""
+"""Indices of the work between passes: per round, per level, and per drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
@@ -55,7 +55,7 @@ def counts() -> Float[np.ndarray, "A S"]:
 
 
 def passes(costs: Costs) -> Float[np.ndarray, "S"]:
-    """Seconds of a pair's passes, by part; 0 for the work between passes."""
+    """Vector of the parts' times in seconds: for passes from `costs`, and 0 for the work between passes."""
     seconds = np.zeros(SIZE)
     seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)
     seconds[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]

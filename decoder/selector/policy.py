@@ -32,14 +32,14 @@ SCALARS = (
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
 """Scalars that depend on the machine, not on the text."""
 LOOKED_BACK = 2
-"""Number of the text's last tokens that the draft reads again at a root."""
+"""Number of the text's last tokens that the draft reads again before a shape is chosen."""
 LEAST = 1e-10
 """Least argument of a logarithm, since top-p sets probabilities to 0."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """Distributions around the last token of a text, with temperature and truncation applied."""
+    """Distributions of a text's last token and of the next token, with temperature and truncation applied."""
 
     target_before: Float[Tensor, "V"]
     """The target's distribution of the last token."""
@@ -75,7 +75,7 @@ def pass_time_features(draft_s: float, target_s: float) -> list[float]:
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Largest size of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
+"""Largest absolute value of a standardised scalar, so that an unseen machine or setting does not dominate."""
 EPSILON = 1e-6
 BEGINNING = 0.1
 """Factor on the initial weights of the last layer."""
@@ -105,13 +105,13 @@ class Policy(nn.Module):
         )
 
     def scale_by(self, scalars: Float[Tensor, "R F"]) -> None:
-        """Standardises later inputs by their mean and deviation; a scalar that does not vary becomes 0."""
+        """Sets the mean and deviation for standardising inputs to those of `scalars`; constant scalars become 0."""
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
 
     def begin_with(self, scores: Float[Tensor, "A"]) -> None:
-        """Sets the last layer so that the network begins with about these scores at all roots."""
+        """Sets the last layer so that the untrained network gives about these scores at every root."""
         last = self.layers[-1]
         with torch.no_grad():
             last.weight.mul_(BEGINNING)
@@ -139,8 +139,8 @@ def throughput(
 def loss(
     rates: Float[Tensor, "R"], base_rates: Float[Tensor, "R"], regret_weight: float, worst_share: float
 ) -> Float[Tensor, ""]:
-    """Slowness against a baseline, and regret at the worst roots (the paper, equation 12): `rates` are tokens per
-    second of the policy, `base_rates` those of the best fixed action for the root's sampling setting, `regret_weight`
+    """Slowness against a baseline, plus regret at the worst roots (the paper, equation 12): `rates` are the policy's
+    tokens per second, `base_rates` those of the best fixed action for the root's sampling setting, `regret_weight`
     is lambda, and `worst_share` alpha, the share of the roots over which the regret is averaged.
     """
     ratios = rates / base_rates

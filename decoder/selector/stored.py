@@ -1,4 +1,4 @@
-"""File format of a trained selector: weights, feature scaling, and a description of its pair and training.
+"""File format of a trained selector: weights, feature scaling, and a description of the model pair and the training.
 
 A file is written whole or not at all. A selector that was trained for another pair is refused. This module is
 independent of training.
@@ -46,7 +46,7 @@ class SelectorInfo(msgspec.Struct, frozen=True):
 
 
 def fingerprint(pair: Pair) -> Fingerprint:
-    """Includes widths of hidden rows only if the pair is from `Pair.observed`."""
+    """Properties of a pair; includes the widths of hidden rows only if the pair is from `Pair.observed`."""
     widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
@@ -63,7 +63,7 @@ def write_selector(path: Path, policy: Policy, trained: SelectorInfo) -> None:
 
 
 def read_selector(path: Path) -> tuple[Policy, SelectorInfo]:
-    """Raises ConfigError if there is no such file, or it is damaged or of another version."""
+    """Raises ConfigError if the file does not exist, is damaged, or has another format version."""
     trained = read_info(path)
     try:
         weights = load_file(path)

@@ -64,7 +64,7 @@ class Algorithm1Session(HostRounds):
         before = self.drafter.passes.count
         root = self.drafter.catch_up(self.text, replace(self._rule().growth, wide=1))
         if root.lost:
-            # The draft's logits leave no choice. A tree needs a root, so the text's last token is drafted as the root.
+            # The draft's largest logit is not finite. As a tree needs a root, the text's last token is drafted as root.
             return Proposal(TokenTree(self.text[-1:], lost=True), self.drafter.passes.count - before)
         tree = TokenTree(
             [root.tokens[0]],

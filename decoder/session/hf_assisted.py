@@ -50,7 +50,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.requests.acquire()
 
     def end(self) -> None:
-        """Nothing to do: `generate` and its thread end."""
+        """Needs no action: `generate` returns next, and its thread ends."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
         """Stopping criterion of `generate`."""
@@ -58,7 +58,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
     def next(self) -> list[int] | None:
-        """The next burst of `generate`; None if it has ended. Raises the error that ended it."""
+        """Returns the next burst, or None if `generate` has ended. Raises the error that ended `generate`."""
         self.burst = None
         self.requests.release()
         self.answers.acquire()
@@ -113,7 +113,7 @@ class AssistedSession(Session):
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
-        """The seconds include the first burst."""
+        """Reads the prompt and decodes the first burst; the returned seconds include both."""
         start = self._stopwatch.now()
         self._thread.start()
         self._first = self._bursts.next()
@@ -176,5 +176,5 @@ class AssistedSession(Session):
 
 
 def _require_choices(_module: Any, _inputs: Any, output: Any) -> None:
-    """Hook of the target's passes: transformers would choose the first token of logits that are NaN."""
+    """Forward hook of the target: without it, transformers would choose a token whose logit is NaN."""
     require_choices(output.logits.flatten(0, -2))

@@ -1,7 +1,7 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-This module knows token ids, but neither events nor other methods. Node 0 of a tree is the last committed token,
-for which the target has not computed keys and values yet. A single target pass over all nodes, including node 0,
+This module handles token ids; it is independent of events and of other methods. Node 0 of a tree is the last committed
+token, for which the target has not computed keys and values yet. A single target pass over all nodes, including node 0,
 verifies the tree and computes the distribution of the next token, so that no row is computed twice.
 """
 
@@ -83,7 +83,7 @@ class HostRounds(Session):
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + max_new_tokens
         self._untaught: tuple[Outcome, float] | None = None
-        """The latest round, whose times the proposer has not learnt yet, and the seconds it waited for a processor."""
+        """The latest round and the seconds that it waited for a processor; None once the proposer has its times."""
         self.target_cache = pair.target.new_cache(self._longest)
 
     @torch.inference_mode()
@@ -139,8 +139,8 @@ class HostRounds(Session):
         self._teach_times()
 
     def _teach_times(self) -> None:
-        """Lets the proposer learn the latest round's times, unless waiting for a processor was a large part of them: on
-        a busy machine, long rounds wait more often than short ones, so drafting would seem more expensive than it is.
+        """Passes the latest round's times to the proposer, unless the round stalled or waited too long for a processor:
+        on a busy machine, long rounds wait more often than short ones, so drafting would seem too expensive.
 
         Called once the caller of `step` has recorded whether the round stalled.
         """

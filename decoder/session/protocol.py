@@ -29,9 +29,9 @@ class Outcome:
     draft_forwards: int | None = None
     knobs: Knobs | None = None
     rules: Rules | None = None
-    """None for a method without a tree."""
+    """Rules of the tree; None for a method without a tree."""
     room: int = 0
-    """Number of tree levels that fit in the context."""
+    """Number of tree levels below the root that still fit in the context."""
     turned_before: list[Turn] = field(default_factory=list)
     turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
@@ -40,9 +40,9 @@ class Outcome:
     waited_s: float = 0.0
     """Seconds that threads waited for a processor, summed over the threads; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
-    """None for a deterministic tree."""
+    """Shape of a sampled tree; None for a deterministic tree."""
     statistics: Callable[[], Verification | None] = lambda: None
-    """May only be called before the next round."""
+    """Computes the statistics of the verification; may only be called before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
@@ -64,7 +64,7 @@ class Session(ABC):
         """Reads the prompt; returns how long this took, in seconds.
 
         Raises:
-            LogitsError: The session chooses a token here, but the logits leave no choice (`forward.finite_logits`).
+            LogitsError: A token is chosen here, but the largest logit is not finite (`forward.finite_logits`).
         """
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Session(ABC):
         """Decodes one round; `turns` are all knob changes by the user so far in the run.
 
         Raises:
-            LogitsError: The target's logits leave no choice. The text then ends before this round.
+            LogitsError: The target's largest logit is not finite. The text then ends before this round.
         """
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Session(ABC):
 
     def prepare(self) -> str:
         """Does one piece of work that a later round needs; called after `prefill` and between rounds. Returns the
-        progress in words; empty if there is no such work.
+        progress in words, or an empty string if no such work is left.
         """
         return ""
 

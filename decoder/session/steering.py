@@ -1,5 +1,5 @@
 """Steering of a run while it decodes (knobs, pause, single steps, speed, stop), shared by two threads, and one
-method's knobs during the run. This module knows neither models nor trees.
+method's knobs during the run. This module is independent of models and trees.
 """
 
 import math
@@ -18,16 +18,16 @@ Idle = Callable[[], bool]
 """Does work in idle time; returns whether there was work to do."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep: after any sleep, cold caches make the next round slower, by more than a shorter sleep would last."""
+"""Shortest sleep: after any sleep, cold caches delay the next round, and the delay would exceed a shorter sleep."""
 
 
 @dataclass(frozen=True)
 class Turn:
     name: KnobName
     value: float
-    """A value from the user is clamped to the knob's bounds when it is applied."""
+    """New value; a value from the user is clamped to the knob's bounds when it is applied."""
     rules_name: RulesName | None = None
-    """None for all parameter sets with a knob of this name."""
+    """Parameter set whose knob changes; None for all parameter sets with a knob of this name."""
     number: int = 0
     """Serial number of the user's change, counted from 1 in each run; 0 for a change by the history rule."""
     old: float | None = None
@@ -145,8 +145,8 @@ class SlowMotion:
         self._decoded_s = 0.0
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding; sleeps if enough sleep is due. A pause or a stop ends the
-        sleep. While `idle` has work, the work takes the place of sleep.
+        """Called after `decoded_s` more seconds of decoding; sleeps once at least `SLEEP_S` of sleep is due. A pause or
+        a stop ends the sleep. While `idle` has work to do, this work replaces the sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s
@@ -167,7 +167,7 @@ class SlowMotion:
 
 
 NOTED_STEP = 0.01
-"""Smallest change of tau_h by the history rule that is reported as an event."""
+"""The history rule reports tau_h as an event once it differs by this much from the last reported value."""
 
 R = TypeVar("R", bound=TunableParameters)
 
@@ -181,8 +181,8 @@ class MovedByHistory(Protocol):
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after the user's `turns`, and the applied turns, with values clamped to the knobs' bounds. Turns of
-    knobs that these rules do not have are left out.
+    """The rules after the user's knob changes `turns`, and the applied changes, with values clamped to the knobs'
+    bounds. Changes of knobs that these rules do not have are left out.
     """
     in_force = []
     for turn in turns:
@@ -218,7 +218,7 @@ class KnobState:
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
-        """Called before a round: applies the user's turns since the last call, and returns those that were applied."""
+        """Called before a round: applies the user's knob changes since the last call; returns the applied changes."""
         self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
         self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}

@@ -1,4 +1,4 @@
-"""A clock for measurements on a busy machine. Knows no models."""
+"""A clock for measurements on a busy machine. Independent of models."""
 
 import torch
 

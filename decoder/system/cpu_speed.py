@@ -1,7 +1,7 @@
 """Speed of this CPU with torch's current number of threads: bandwidth of reading memory, and rate of arithmetic.
 
 The result is the shortest of several repetitions, since other processes can only lengthen a repetition. Callers give a
-clock without waits for a processor. On an idle machine, a measurement takes less than 0.1 s.
+clock that leaves out waits for a processor. On an idle machine, a measurement takes less than 0.1 s.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 LARGEST = 1 << 28
-"""Largest number of bytes that are read; more than a processor's caches hold."""
+"""Largest number of bytes that are read; a processor's caches are smaller."""
 LIMIT_S = 0.04
-"""Repetitions end after this time."""
+"""Total time after which no further repetition starts."""
 FEWEST = 3
 """Smallest number of repetitions after the warm-up."""
 ROWS, WIDTH = 64, 1024

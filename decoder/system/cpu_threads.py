@@ -1,7 +1,7 @@
 """Number of CPU threads, chosen by a short trial within the cores that the process may use.
 
-With more threads than free cores, threads wait for each other in every matrix product, and the product takes several
-times as long. Small models are slower with a second thread even if a core is free.
+With more threads than free cores, threads wait for each other in every matrix product, which then takes several times
+as long. Small models are slower with a second thread even if a core is free.
 """
 
 import os

@@ -28,7 +28,7 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.
 WARM_UPS = 2
 """Number of runs before a capture, in which libraries choose kernels and allocate workspace."""
 HOPPER = 9
-"""Compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
+"""Major compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
 """Environment variable that sets the priority of cuDNN's attention in torch."""
@@ -103,9 +103,9 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 
     cuDNN's attention is off unless the user sets the environment variable named by `CUDNN_RANK`. For every number of
-    rows and slots, cuDNN makes a plan, which takes milliseconds, and there are open reports that its results under a
-    mask are wrong. Matrix products of float16 and bfloat16 tensors are summed in float32. Products of float32 tensors
-    are computed in float32, also where NVIDIA's containers switch TF32 on (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE).
+    rows and KV cache slots, cuDNN makes a plan, which takes milliseconds, and there are open reports that its results
+    under a mask are wrong. Matrix products of float16 and bfloat16 tensors are summed in float32. Products of float32
+    tensors are computed in float32, also where NVIDIA's containers switch TF32 on (TORCH_ALLOW_TF32_CUBLAS_OVERRIDE).
 
     On a CPU, if query heads share keys and values, modules of transformers pass the shared keys and values to torch
     without copies. By default, the modules would copy all keys and values for each query head in every pass, which
@@ -168,7 +168,7 @@ def fuses_grouped_heads() -> bool:
 @contextmanager
 def without_gradients() -> Iterator[None]:
     """Disables gradients, but without inference mode: torch before 2.11 keeps the random-number tensors of the first
-    capture, and if that capture was in inference mode, every later capture outside it fails (pytorch #166792).
+    capture, and if that capture was in inference mode, every later capture without it fails (pytorch #166792).
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
@@ -263,7 +263,7 @@ class Graphs:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """All graphs can share one pool, since they never run at the same time and leave no results in it."""
+        """Memory pool of all graphs, which never run at the same time and leave no results in the pool."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
         """Returns a function that repeats `work`, which must copy no numbers to the host. `work` runs `WARM_UPS` times
@@ -313,13 +313,13 @@ def has_graphs(device: torch.device) -> bool:
 
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has this much free memory, after freeing torch's cache; True for a CPU."""
+    """Whether an accelerator has this much free memory once torch's cache is freed; True for a CPU."""
     free = free_bytes(device) if device.type == "cuda" else None
     return free is None or free >= needed_bytes
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Free memory, on an accelerator after freeing torch's cache; None if unknown."""
+    """Free memory in bytes; on an accelerator, torch's cache is freed first. None if unknown."""
     if device.type != "cuda":
         free, _ = host_memory() or (None, 0)
         return free

@@ -2,7 +2,7 @@
 was stopped.
 
 Linux counts the waiting time of each thread; on other systems the waiting time is unknown. The time in which the whole
-process was stopped is measured on every system: it is elapsed time minus processor time. Knows neither rounds nor
+process was stopped is measured on every system: it is elapsed time minus processor time. Independent of rounds and
 models.
 """
 
@@ -18,13 +18,13 @@ APART_S = 0.01
 period may be counted in the next period.
 """
 MOST_WAITED = 0.1
-"""Largest share of waits at which a measured time is still used. The share is below a hundredth on an idle machine, a
+"""Largest share of waits in a measured time that is still used. The share is below a hundredth on an idle machine, a
 few hundredths with a screen on two processors, and about a third beside as many busy processes as processors.
 """
 _LONGEST = 64
 """Largest length of a schedstat file in bytes; the file has three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""Errors if the thread has ended, or if the file has an unknown format."""
+"""Errors of reading a schedstat file whose thread has ended, or whose format is unknown."""
 
 
 class ThreadWaits:
@@ -65,7 +65,7 @@ class Waited(NamedTuple):
 
 
 class ProcessorWaits:
-    """Measures the waits in each of several periods of work."""
+    """Measures the time that each of several periods of work loses to waits."""
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is never left incomplete, however the program ends. Knows nothing of the contents."""
+"""Atomic writes: a file is never left incomplete, however the program ends. Independent of the contents."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -26,7 +26,7 @@ _WHOLE = {
 
 
 def require_partial_weights(**wanted: bool) -> None:
-    """Raises ConfigError for a wanted feature that needs the whole target in one process; the names are in `_WHOLE`."""
+    """Raises ConfigError for a wanted feature of `_WHOLE`, since they need the whole target in one process."""
     for name in (each for each in wanted if wanted[each]):
         option = name if name in ("exact", "compile", "inflate") else "draft" if name == "head" else "target"
         raise ConfigError(
@@ -88,8 +88,8 @@ def rank_device(ranks: Ranks, name: str) -> torch.device:
     """Device of this rank; `name` is auto, cpu or cuda.
 
     Raises:
-        ConfigError: `name` is another word, this machine has fewer devices than ranks, or torch sees an accelerator
-            beside the chosen CPU, on which transformers would place the target.
+        ConfigError: `name` is another word, this machine has fewer devices than ranks, or the device is the CPU but
+            torch has an accelerator, on which transformers would place the target.
         DeviceError: There is no such device.
     """
     require(

@@ -13,7 +13,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 @dataclass(frozen=True)
 class Ranks:
     rank: int
-    """Rank of the process; 0 is the leader, which drafts, decides and displays."""
+    """Rank of the process; 0 is the leader, which drafts, accepts tokens and displays the run."""
     count: int
     """Number of ranks on all machines."""
     local: int

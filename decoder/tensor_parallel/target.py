@@ -68,7 +68,7 @@ Message: TypeAlias = PassCommand | torch.dtype | str
 
 class Channel:
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
-        """Connects this rank to all others; waits until all have joined. Raises DeviceError if it cannot."""
+        """Connects this rank to all others; waits until all have joined. Raises DeviceError if the connection fails."""
         self._count = ranks.count
         on_gpu = device.type == "cuda"
         try:
@@ -90,7 +90,7 @@ class Channel:
         return message
 
     def gather(self, own: T) -> list[T]:
-        """The values of all ranks in their order; each rank calls this method with its own."""
+        """The values of all ranks, in the order of ranks; each rank calls this method with its own value."""
         values: list[T] = [own] * self._count
         dist.all_gather_object(values, own, group=self._group)
         return values
@@ -123,23 +123,21 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row that was overwritten since the previous pass, the row that held its present contents after that
-        pass.
-        """
+        """For each row that was overwritten since the previous pass: index of its contents after that pass."""
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         self._origins |= {first + index: self._origins.get(row, row) for index, row in enumerate(rows)}
         super().place(first, rows)
 
     def take_moves(self) -> list[tuple[int, int]]:
-        """Pairs (new index, old index); clears the record."""
+        """Pairs (new index, old index) of all moved rows; clears the record."""
         moves = [(row, origin) for row, origin in self._origins.items() if row < self.used and row != origin]
         self._origins = {}
         return moves
 
 
 class Leader(Forward):
-    """A form that runs in several processes; each process has its own part of the target.
+    """The leader's form of a target that runs in several processes, each with a part of the weights.
 
     After a failed pass the caches of the ranks differ, so all further passes are refused.
     """
@@ -199,7 +197,7 @@ class Leader(Forward):
         return self._together(ask)
 
     def _together(self, work: Callable[[], Result]) -> Result:
-        """Runs work in which all ranks take part; after a failure, all later work raises the same LostRankError."""
+        """Runs work that needs all ranks. After a failure, each later call raises the same LostRankError."""
         if self._fault:
             raise self._fault
         try:

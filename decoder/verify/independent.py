@@ -1,7 +1,7 @@
 """Independent sampling: the draft and the lossless verifier use random numbers from two separate generators.
 
-The text has the target's distribution. This module knows no methods: the caller passes a function that names the
-verifier of each round.
+The text has the target's distribution. This module is independent of methods: the caller passes a function that names
+the verifier of each round.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ class IndependentVerifier(Verifier):
     """Applies a lossless verifier to trees that were sampled from the draft."""
 
     verifier: Callable[[], str]
-    """Names the current verifier, which must be lossless for the round's kind of tree."""
+    """Returns the name of the round's verifier, which must be lossless for the round's kind of tree."""
     schedule: Schedule
     generator: RandomGenerator
     observe: Callable[[Float[Tensor, "N V"], int], None] | None = None
@@ -47,7 +47,7 @@ class IndependentVerifier(Verifier):
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """Statistics of a round; for large trees or vocabularies, only those of the committed tokens."""
+        """Statistics of a round; for large trees or vocabularies, only the statistics of the committed tokens."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

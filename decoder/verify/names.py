@@ -29,7 +29,7 @@ class Drafting(StrEnum):
 
 
 def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
-    """Whether texts have the target's distribution; `paths` is the number of rollouts."""
+    """Whether texts of verifier `name` have the target's distribution; `paths` is the number of rollouts."""
     if drafting is Drafting.TREE:
         return name in (COUPLED, "nss")
     return name != COUPLED and (paths == 1 or name != "block")

@@ -34,7 +34,7 @@ class Verifier(ABC):
         from 0, of the token after the root.
 
         Raises:
-            LogitsError: The logits after a node leave no choice. All nodes are checked, since NaN at one node also
+            LogitsError: No token can be chosen after a node. All nodes are checked, since NaN at one node also
                 spreads to nodes whose mask excludes it.
         """
 
@@ -68,13 +68,13 @@ class DeviceVerifier(ABC):
     def probabilities(
         self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
     ) -> Probabilities | None:
-        """Function that estimates the target's choice from the draft's logits; None if they are used unchanged."""
+        """Function that estimates the target's choice from draft logits; None if draft logits are used unchanged."""
         del sampling, positions, vocabulary
         return None
 
 
 _LEAST = 1e-30
-"""Probabilities are raised to this value before logarithms; the surprise of probability 0 would be infinite."""
+"""Replaces smaller probabilities before a logarithm is taken; the surprise of probability 0 would be infinite."""
 
 
 def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
@@ -129,7 +129,7 @@ def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], in
 
 @dataclass(frozen=True)
 class CoupledVerifier(Verifier):
-    """Coupled sampling; greedy at temperature 0."""
+    """Coupled sampling; greedy verification at temperature 0."""
 
     noise: GumbelNoise
 
@@ -199,7 +199,7 @@ def _at_most_float32(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """The cheapest verifier for the sampling settings from a position on."""
+    """The cheapest verifier that suffices for the sampling settings from a position on."""
     if schedule.greedy_from(position):
         return GreedyVerifier()
     return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

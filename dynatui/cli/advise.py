@@ -1,4 +1,4 @@
-"""`dynatui advise`: prints options for a server, derived from a profile of prompts and from costs of passes."""
+"""`dynatui advise`: prints options for a server, derived from a profile of prompts and from times of passes."""
 
 import shutil
 from contextlib import suppress
@@ -33,7 +33,7 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def seconds(option_name: str, text: str) -> tuple[float, ...]:
-    """Seconds, from a list of milliseconds with commas; raises ConfigError if the list is invalid."""
+    """Converts a comma-separated list of milliseconds to seconds; raises ConfigError if the list is invalid."""
     with suppress(ValueError):
         values = tuple(float(part) / 1000 for part in str(text).split(","))
         if all(0 <= value < _LONGEST_S for value in values):

@@ -1,4 +1,4 @@
-"""`dynatui attach`: watches another program's server, on a screen or as JSON lines, and replays its recordings."""
+"""`dynatui attach`: watches an inference server on a screen or as JSON lines; also replays recordings of servers."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ from dynatui.terminal import streams
 from dynatui.terminal.shutdown import stoppable
 
 BROKEN_PROMISE = 5
-"""Exit code with --expect if the server falls short of the profile's prediction, or if this was not checked."""
+"""Exit code with --expect if the server falls short of the profile's prediction, or could not be compared with it."""
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
 _PATIENCE_S = 1.0
@@ -223,7 +223,7 @@ def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Lines about changes that no figure shows; a change that lasts for several polls is reported once."""
+    """Messages about changes between two states; a change that lasts for several polls is reported once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()

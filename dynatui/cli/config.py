@@ -1,4 +1,4 @@
-"""`dynatui config`: prints the settings in force and their sources, or a template; both are valid settings files."""
+"""`dynatui config`: prints all settings with their sources, or a template; both outputs are valid settings files."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -51,7 +51,7 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with value and source, as a settings file; a default that depends on the temperature is a comment.
+    """Text of a settings file with every setting and its source. Defaults that depend on the temperature are comments.
 
     Raises ConfigError if a setting is invalid.
     """
@@ -133,7 +133,7 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
     owner, option = owners[0]
     if option.selects_preset:
         return option.value(defaults(config.sampling.temperature)[owner]) if missing else given
-    # The given value may lack some parameters, so the shown value is made from the configuration, which has them all.
+    # A given value may set only some of the option's parameters; the value from the configuration has all of them.
     if option.write:
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

@@ -95,7 +95,7 @@ def _alone(check: Check, case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def _of_models() -> ModuleType:
-    """Module of the checks that need torch; first sets HF_HUB_OFFLINE, which model libraries read at their import."""
+    """Imports the module of the checks that need torch, after setting HF_HUB_OFFLINE, which this import reads."""
     os.environ[_OFFLINE] = "1"
     from dynatui.cli import doctor_models  # noqa: PLC0415 - imports torch
 

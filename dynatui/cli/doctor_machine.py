@@ -1,4 +1,4 @@
-"""The doctor's checks of everything but models, and the type of all checks' results; only checks import torch."""
+"""The doctor's checks that concern no models, and the result type of all checks. Checks import torch when they run."""
 
 import os
 import platform
@@ -46,14 +46,14 @@ class DoctorInput:
     models: Models
     log: Path | None
     settings: Callable[[], str]
-    """One line about the sources of the settings; raises DecoderError if a setting is invalid."""
+    """Returns one line about the sources of the settings; raises DecoderError if a setting is invalid."""
     strange_variables: Sequence[str] = ()
     forbidden: bool = False
     """Whether the user has forbidden downloads."""
 
 
 def terminal(_case: DoctorInput) -> Iterator[CheckResult]:
-    """Whether the terminal can show the screen: its size, colours and encoding."""
+    """Size, colours and encoding of the terminal, and whether the terminal can show the screen."""
     names = [name for name in ("stdin", "stdout", "stderr") if not is_terminal(name)]
     if names:
         yield CheckResult("note", f"dynatui runs without a screen here: no terminal is connected to {', '.join(names)}")
@@ -195,7 +195,7 @@ def _described(gpu: Gpu) -> str:
 
 
 def kernels(case: DoctorInput) -> Iterator[CheckResult]:
-    """What Triton lacks to build kernels, on a device that uses them; without kernels, rounds use plain functions."""
+    """Whether Triton can build kernels, if the device uses kernels; without kernels, rounds use PyTorch functions."""
     from decoder.system.device import choose_device, has_graphs  # noqa: PLC0415 - imports torch
 
     if not case.models.kernels or case.models.exact or not has_graphs(choose_device(case.models.device)):
@@ -204,7 +204,7 @@ def kernels(case: DoctorInput) -> Iterator[CheckResult]:
         yield CheckResult("note", "Triton is not installed", f"pip install triton, {_PLAIN}")
         return
     scheme = sysconfig.get_default_scheme()
-    # Debian's own scheme names /usr/local, where Debian has no headers.
+    # The scheme "posix_local" of Debian's Python names /usr/local, where Debian installs no headers.
     paths = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)
     works = CheckResult("ok", f"Triton can build kernels, and keeps them in {_cache_folder(os.environ)}")
     yield from list(lacking(os.environ, Path(paths["include"]))) or [works]
@@ -234,7 +234,7 @@ def _cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _can_be_written(folder: Path) -> bool:
-    """Whether files can be made in the folder, which may not exist yet; makes nothing."""
+    """Whether files could be created in the folder, which may not exist yet; creates nothing."""
     nearest = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 

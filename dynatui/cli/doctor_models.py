@@ -1,4 +1,4 @@
-"""The doctor's checks of models and their rounds, from configurations and the machine's speed, without weights."""
+"""The doctor's checks of models, rounds and times, which need no weights except those of the embedded pair."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -41,12 +41,12 @@ from dynatui.session import Models
 _CACHED = "models--"
 _MOST_NAMED = 6
 LARGEST_BYTES = 2**50
-"""Upper bound of the size of a model's weights that an index may state."""
+"""Largest size of a model's weights that is accepted from the index of a checkpoint."""
 _UNKNOWN = "the times of the models cannot be estimated"
 
 
 def models(case: DoctorInput) -> Iterator[CheckResult]:
-    """The models that would be loaded, if they are on this machine: memory, tokenizers, and what can draft."""
+    """Checks of the models that would be loaded: presence on this machine, memory, tokenizers, and possible drafts."""
     pair = case.models
     if _lacks_target(pair):
         remedy = "give --target too, or --draft lookup alone"
@@ -112,10 +112,10 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def theoretical_times(case: DoctorInput) -> Iterator[CheckResult]:
-    """The highest speed of plain decoding, and the least time and break-even of rounds of several sizes."""
+    """Roofline estimates of the speed of plain decoding, and of the time and break-even of rounds of several sizes."""
     names = _names_of(case.models)
     if _lacks_target(case.models) or not all(_place_of(name) for name in names.values()):
-        return  # the check of models reports this
+        return  # the check of models reports missing models
     with suppress(DecoderError):  # the check of models reports errors
         target = _timed(case, "target", names["target"])
         if isinstance(target, str):
@@ -140,7 +140,7 @@ def _absent(case: DoctorInput, role: str, base: str) -> CheckResult:
 
 
 def _lacking(names: Mapping[str, str]) -> str:
-    """How many of the target's token ids the draft lacks; empty if none, or if a model is a GGUF file."""
+    """How many of the target's token ids the draft lacks, as a clause; empty if none, or if a model is a GGUF file."""
     if any(map(is_gguf, names.values())):
         return ""
     places = (_readable(names[role]) for role in ("target", "draft"))
@@ -196,7 +196,7 @@ def _base_of(name: str) -> str:
     try:
         base = base_of_adapter(str(folder))
     except DecoderError:
-        return name  # reported where the configuration is read
+        return name  # the error is reported where the configuration is read
     return name if base == str(folder) else base
 
 
@@ -253,7 +253,7 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
 
 
 def _decodable(case: DoctorInput, shown: str, folder: str) -> Any:
-    """The configuration; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
+    """The model's configuration; raises DecoderError if it is unreadable or the model cannot run on this machine."""
     config = checkpoints.load_config(folder)
     compatibility.check_config(shown, config)
     quantisation_of(shown, config, devices.choose_device(case.models.device))
@@ -275,7 +275,7 @@ def _size_in_index(folder: str) -> int:
 
 
 def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
-    """Memory of a model in the dtype in which it would run, and whether it is free; packed weights: `stored_bytes`."""
+    """Memory that a model would need, and a note if too little is free; packed weights need `stored_bytes`."""
     device = devices.choose_device(case.models.device)
     dtype, quantised = _loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
@@ -337,7 +337,7 @@ def _fitting_drafts(case: DoctorInput, target: str) -> CheckResult:
 
 
 def _drafts_for(case: DoctorInput, target: str) -> Iterator[tuple[int, str]]:
-    """Size and name of each cached model that could draft; models that cannot be read are left out."""
+    """Size and name of each cached model that could draft for the target; unreadable models are left out."""
     from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
     own = _readable(target)
@@ -364,7 +364,7 @@ class _Timed:
     work: PassWork
     speed: DeviceSpeed
     context: int
-    """Longest text, in tokens."""
+    """Longest text that the model can read, in tokens; 0 if unknown."""
 
 
 def _timed(case: DoctorInput, role: str, name: str) -> _Timed | str:

@@ -1,4 +1,4 @@
-"""Runs and replays without a screen. If a run is interrupted or fails, its text and recording up to then are kept."""
+"""Runs and replays without a screen. An interrupted or failed run still prints its text and keeps its recording."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _PATIENCE_S = 2.0
-"""Seconds from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
+"""Seconds from a signal other than Ctrl-C to the interruption of a round or write; Ctrl-C waits for the round's end."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once and returns the exit code. Skips prompts that raise PromptError, unless all do."""
+    """Decodes all prompts once; returns the exit code. Skips unusable prompts; raises PromptError if none is usable."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -100,7 +100,7 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
     """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    A first signal interrupts at once before this call, and at the end of the round after it. The transcript is printed
+    Before this call, a first signal interrupts at once; after it, at the end of the round. The transcript is printed
     before KeyboardInterrupt is suppressed, and before a DecoderError other than OutputError propagates.
     """
     decoding = False

@@ -1,4 +1,4 @@
-"""Options that several commands share. An option that was not given is None, so each default is defined only once."""
+"""Options that several commands share. Defaults come from `Models` and `View`; most other options default to None."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -164,7 +164,7 @@ MODEL_OPTIONS = in_panel(
     ),
 )
 PAIR_OPTIONS = MODEL_OPTIONS[:6]
-"""Options whose values make an `OnPair`."""
+"""Options whose values are the fields of `dynatui.lab.bench.on_pair.OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

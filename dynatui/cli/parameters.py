@@ -1,4 +1,4 @@
-"""Makes Typer's options, arguments and commands, which Typer makes only from signatures; knows no option by name."""
+"""Creates options, arguments and commands of Typer from values; Typer itself creates them only from signatures."""
 
 import os
 import re
@@ -21,7 +21,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """Options whose values are the keyword arguments of `make`; its result is one argument of a command's function."""
+    """Options whose values are keyword arguments of `make`, which returns one argument of the command's function."""
 
     name: str
     options: Sequence[TyperOption]
@@ -29,9 +29,9 @@ class OptionGroup:
 
 
 Declared: TypeAlias = Sequence[OptionGroup | TyperOption | TyperArgument]
-"""The parameters of a command, in the order of its help text; a command's function takes them by name."""
+"""The parameters of a command, in the order of the help text; the command's function takes them by name."""
 CONTEXT = OptionGroup("context", ())
-"""Passes Typer's context to a command's function; the context knows the typed options and the typed subcommand."""
+"""Makes Typer's context, which contains the options on the command line, an argument of a command's function."""
 
 
 def option(
@@ -49,7 +49,7 @@ def option(
     panel: str | None = None,
     **further: Any,
 ) -> TyperOption:
-    """An option of a command; a `list` option may be repeated, a `bool` option has no value.
+    """An option of a command. With a list type as `kind`, the option may be repeated; with bool, it takes no value.
 
     `usage` is a flag and the placeholder of its value, such as "--fps N", or only flags, such as "--mouse/--no-mouse".
     `name` is the name of the function's parameter, by default the flag with underscores. `parse` replaces `kind`: it
@@ -92,14 +92,14 @@ def argument(
     required: bool = True,
     parse: Callable[[str], object] | None = None,
 ) -> TyperArgument:
-    """An argument of a command; its value is None if it is optional and absent. For the parameters, see `option`."""
+    """An argument of a command, None if optional and absent. The parameters have the same meaning as in `option`."""
     declared = typer.Argument(... if required else None, metavar=metavar, help=explained, parser=parse)
     made: TyperArgument = _made(name, kind, declared)
     return made
 
 
 def _made(name: str, kind: Any, declared: Any) -> Any:
-    """Typer's own option or argument, from the signature of a function with this one parameter."""
+    """The option or argument that Typer creates from the signature of a function with only this parameter."""
 
     def function(**_: Any) -> None: ...
 
@@ -110,7 +110,7 @@ def _made(name: str, kind: Any, declared: Any) -> Any:
 
 
 Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
-"""(Typer's context) -> context manager within which a command runs; it may change the values of options."""
+"""(Typer's context) -> context manager in which a command runs; the manager may change the values of options."""
 
 
 def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
@@ -142,7 +142,7 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
 
 
 def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
-    """Arguments of a command's function. In paths, a first ~ is expanded, since shells do not expand it after =."""
+    """Arguments of a command's function. In paths, a leading ~ is expanded, since shells do not expand it after =."""
     paths = {each.name for each in context.command.params if set(_WORD.findall(each.metavar or "")) & {"FILE", "DIR"}}
     left = {name: _expanded(value) if name in paths else value for name, value in context.params.items()}
     for each in declared:

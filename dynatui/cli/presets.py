@@ -1,4 +1,4 @@
-"""The user's presets: TOML files with values of options, which given options override. The engine never reads them."""
+"""The user's presets: TOML files with values of options. Given options override a preset. Not read by the engine."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def completing(option: str) -> list[str]:
 
 
 def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Setting]]:
-    """Values of options, and the settings that the user's preset makes, if `--preset` names one.
+    """(values of options, settings from the user's preset); no settings if `--preset` does not name a user's preset.
 
     Given options override the user's preset, and the user's preset overrides a shipped preset. Raises ConfigError if
     the preset does not exist, or its file is unreadable or sets an unknown option.
@@ -60,7 +60,7 @@ def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, 
 
 
 def prepare(name: str, *, force: bool) -> None:
-    """Raises ConfigError if the name is invalid or in use, or the folder cannot be written to."""
+    """Raises ConfigError if the name is invalid, or taken and `force` is false, or if the folder is not writable."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
     if name in PRESETS:
@@ -77,7 +77,7 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes a preset completely or not at all; raises ConfigError on failure, or if it exists without `force`."""
+    """Writes a preset completely or not at all; raises ConfigError on failure, or if it exists and `force` is false."""
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
     lines = [f"# {clean_line(comment)}" for comment in comments]

@@ -1,4 +1,4 @@
-"""Runs under torchrun: rank 0 (the leader) decodes; the other processes (followers) serve it and print only errors."""
+"""Runs under torchrun: rank 0 (the leader) decodes; the other ranks (followers) serve rank 0 and print only errors."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from dynatui.terminal.shutdown import STOP_SIGNALS
 
 _FAULT = 1
 _SOON_S = 1.0
-"""Seconds before a follower reports an error; if the leader has ended, torchrun kills the follower before that."""
+"""Seconds from a follower's error to its report; if the leader has ended, torchrun kills the follower before that."""
 
 
 def join(models: Models) -> None:

@@ -1,4 +1,4 @@
-"""Converts values of options to prompts, parameters and views; bounds are those of `decoder.run.config`."""
+"""Converts values of options to prompts, run configurations and views; `decoder` checks the bounds of most values."""
 
 import os
 import sys
@@ -48,7 +48,7 @@ class Prompts:
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
-        """All prompts, cut to `prompt_chars` if given, as in the DynaTree paper; prints what was read from files."""
+        """All prompts, cut to `prompt_chars` characters if given, as in the DynaTree paper; prints notes on files."""
         files = self.of_files()
         for note in notes(files, chat):
             streams.say(note)
@@ -75,7 +75,7 @@ MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """Run configuration from values of options; ignores other options. A ConfigError's `about` names invalid ones."""
+    """Run configuration from values of options; ignores other options. `ConfigError.about` names invalid options."""
     values, preset = presets.layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
@@ -92,7 +92,7 @@ def view(given: Mapping[str, Any], keys: Keymap) -> View:
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """The given values; raises ConfigError for an integer too large to store in an event."""
+    """The values that are not None; raises ConfigError for an integer too large to store in an event."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}", name)
@@ -100,7 +100,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """`usual` with the given values, set at once, since some are valid only together; `about` names invalid options."""
+    """`usual` with the given values set at once: some are valid only together. `ConfigError.about`: invalid options."""
     changes, options = dict[str, Any](), dict[str, str]()
     for option in known:
         if given.get(option.name) is not None:

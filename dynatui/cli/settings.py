@@ -20,7 +20,7 @@ from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap, near
 
 LARGEST_FILE = 2**20
-"""Maximum size in bytes, since reading an endless device would fill the memory; usual files have about fifty lines."""
+"""Largest allowed file, in bytes; without a limit, reading a device such as /dev/zero would fill the memory."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -53,7 +53,7 @@ def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
 def checked(
     path: Path, text: str, given: Mapping[str, Any], known: Mapping[str, Any], unknown: str
 ) -> dict[str, Setting]:
-    """The options that a file sets, by name; `given` is its parsed content, and `text` the content before parsing.
+    """The options that a file sets, by name; `given` is the file's parsed content, `text` the content before parsing.
 
     `unknown` is the message for an unknown name, with one {} for the name and one {} for a hint at a similar name.
     Raises ConfigError if an option is unknown or its value has the wrong type.
@@ -141,7 +141,7 @@ def typed(context: typer.Context) -> dict[str, Any]:
 
 
 def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
-    """Raises ConfigError if an option without effect was given; `idle` maps parameter names to reasons."""
+    """Raises ConfigError if an option without effect was given; `idle` maps parameters without effect to reasons."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave {option.opts[0]} out")
 
@@ -170,9 +170,9 @@ def strange_variables(live: Any) -> list[str]:
 
 
 def applied(context: typer.Context) -> dict[str, Setting]:
-    """Settings by parameter name. A setting applies only to an option of this command that was not typed.
+    """Settings that apply to this command, by parameter name: settings of options that were not typed.
 
-    The option must also have the same help text as in the live command: `--speed` of a replay has other bounds.
+    The options must also have the same help text as in the root command: `--speed` of a replay has other bounds.
     """
     live = context.find_root().command
     known, flags = options_of(live), typed(context)
@@ -185,7 +185,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Makes settings a command's defaults; returns their values by parameter. A ConfigError says where one is made."""
+    """Makes settings the defaults of a command; returns values by parameter. A ConfigError names a setting's place."""
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
     for name, setting in settings.items():

@@ -1,4 +1,4 @@
-"""`dynatui why`: speeds and bottlenecks of the methods in recorded runs, equal findings merged; loads no models."""
+"""`dynatui why`: reports speeds and bottlenecks of the methods in recorded runs, with equal findings merged."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -171,7 +171,7 @@ def why(path: Path, *, as_json: bool) -> int:
 def _print(races: Iterable[RunFold], out: TextIO) -> None:
     """Prints the report of all runs; for a single run with at most one bottleneck, sentences about each method instead.
 
-    Runs before an invalid line are reported before its error propagates. Runs are not kept: they may exceed memory.
+    Runs before an invalid line are reported before the error propagates. Runs are not kept: they may exceed the memory.
     """
     prompts, known = list[str](), list[MethodCase]()
     alone: Iterator[str] = iter(())

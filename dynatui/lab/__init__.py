@@ -1,3 +1,3 @@
-"""The laboratory: measures speeds, searches for settings, and trains models. Only the command line imports it, for its
-`commands`; the engine and the monitor run without it.
+"""The laboratory: measures speeds, searches for settings, and trains models. Only the command line imports this
+package, to add the commands in `commands`; the engine and the monitor run without it.
 """

@@ -21,7 +21,7 @@ TEXT = ["prompt", "repeat"]
 
 
 class Median(Interval, frozen=True, kw_only=True):
-    """Median over prompts with its interval; JSON files name the value "median"."""
+    """Median over prompts with its bootstrap interval; the value's key in JSON files is "median"."""
 
     value: float = msgspec.field(name="median")
 
@@ -60,9 +60,9 @@ def mean(values: pd.Series, seed: int, *, draws: int = DRAWS) -> Interval | None
 
 
 def spread_quotient(over: pd.Series, under: pd.Series, seed: int, *, coverage: float = COVERAGE) -> Interval | None:
-    """Standard deviation of `over` divided by that of `under`, over their common prompts; None if one is 0 or unknown.
+    """Standard deviation of `over` divided by that of `under`, over their common prompts, with bootstrap interval.
 
-    Both standard deviations are recomputed for each bootstrap sample.
+    None if one of the standard deviations is 0, or if there are fewer than two common prompts.
     """
     both = pd.concat([by_prompt(over), by_prompt(under)], axis=1, join="inner").to_numpy(np.float64).T
     if both.shape[1] < 2 or not np.ptp(both, axis=1).all():

@@ -1,7 +1,7 @@
 """Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
 
-vLLM has no label `method`; with it, the methods of a run are counted like separate servers. As in vLLM, each round with
-drafted tokens counts as one draft, and each round gives one latency.
+Unlike vLLM's metrics, these have a label `method`, so each method of a run appears like a separate server. As in vLLM,
+each round with drafted tokens counts as one draft, and each round gives one latency between tokens.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ class Exporter:
         later = "Time of a round by the method's own clock; all tokens of a round appear at once."
         self._later_s = histogram("vllm:inter_token_latency_seconds", later)
         self._target, self._prompt = "", 0
-        """Name of the current run's target, and number of tokens of its prompt."""
+        """Name of the target and number of prompt tokens in the current run."""
         self._prefill_s, self._decoded_s = dict[str, float](), dict[str, float]()
         """Prefill time, and decode time so far, of the current text, by method."""
 

@@ -28,7 +28,7 @@ _POLL_S = 0.1
 _SHARE = 0.01
 """Largest share of a core, unless requests are so expensive that `_LONGEST_PAUSE_S` limits the pauses after them."""
 _LONGEST_PAUSE_S = 2.0
-"""Prometheus waits 10 s for a page. On some virtual machines, a page takes more CPU time after a longer pause: 3 ms
+"""Prometheus waits 10 s for a response. On some virtual machines, a response takes more CPU time after a pause: 3 ms
 without a pause, 40 ms after one second. Without a limit, each pause would therefore be longer than the previous one.
 """
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}

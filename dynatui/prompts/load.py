@@ -1,6 +1,6 @@
 """Loads prompts exactly as their authors wrote them: nothing is removed but one newline at the end of a text file.
 
-A file is read as objects with prompts if its name, a given field or its content says so, else as one prompt.
+A file is read as JSON objects with prompts if its name, a given field or its content shows this, else as one prompt.
 """
 
 import re
@@ -36,7 +36,7 @@ class PromptFile:
     fields: tuple[str, ...] = ()
     """Name of the field from which each prompt was read; empty if the file is one prompt."""
     left_out: int = 0
-    """Number of conversations that were left out, since they have no turn of the user."""
+    """Number of conversations that were left out, since they have no user message."""
     answers: tuple[str, ...] = ()
     """Answer to each prompt, an empty string if there is none; no answers if the file is one prompt."""
 

@@ -14,7 +14,7 @@ from dynatui.state.run_state import RunState, apply
 
 FPS = 10
 MOST_FRAMES = 1200
-"""Each frame takes time to draw, so a long run has a frame rate below `FPS`."""
+"""Limit because each frame takes time to draw; a run that would need more frames has a frame rate below `FPS`."""
 LONGEST_WAIT_S = 2.0
 """Players shorten longer pauses to this value (`idle_time_limit`)."""
 
@@ -27,9 +27,9 @@ class FilmMoment:
 
 
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[FilmMoment]:
-    """The start of a run, its rounds as far as the frame rate allows, and its end.
+    """Yields the start of a run, the rounds of the watched method as often as the frame rate allows, and the end.
 
-    The clock is the decode time of the method that `before` watches; `speed` is decode time per second of the film.
+    Times in the film are decode times of the method that `before` watches, divided by `speed`.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]
@@ -47,7 +47,7 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
 
 
 def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: str, started_at: str) -> Iterator[bytes]:
-    """Lines of the file, without frames that have no output, and without a start time that is not in ISO 8601."""
+    """Lines of the file. Frames without output are omitted, and so is `started_at` if it is not in ISO 8601."""
     header: dict[str, object] = {"version": 2, "width": size[0], "height": size[1]}
     with suppress(ValueError, OverflowError, OSError):
         header["timestamp"] = int(datetime.fromisoformat(started_at).timestamp())

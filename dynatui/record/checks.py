@@ -21,7 +21,7 @@ MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 LONGEST_TEXT = 2**20
-"""Maximum number of characters in the text of one round, and in an error message."""
+"""Maximum number of characters in the text of a round, in an error message, and in `path_reason`."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
@@ -30,7 +30,7 @@ _LARGEST_FLOAT32 = 1e39
 """Larger than every float32; log-probabilities are computed in float32."""
 _LARGEST_FIGURE = 1e15
 _MOST_PARAMETERS = 2**12
-"""Maximum number of names and values in a run's parameters, including those in lists and tables."""
+"""Maximum number of names and values in the parameters of all methods of a run, at all levels of nesting."""
 _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
 
@@ -43,7 +43,7 @@ class MethodTotals:
 
 
 def other_form(beginning: bytes) -> str:
-    """Format of a file with this beginning, with a remedy; empty if the file may be UTF-8 text in lines."""
+    """Why a file with this beginning is unreadable (compressed, other encoding), with a remedy; empty for UTF-8."""
     return next((remedy for mark, remedy in _OTHER_FORMS.items() if beginning.startswith(mark)), "")
 
 
@@ -72,7 +72,7 @@ class Checker:
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event in the current schema; raises a RecordingError if the line is invalid."""
+        """Decodes a line to an event of the current schema; raises RecordingError if invalid or out of sequence."""
         if self._lanes is None and is_opening(line):
             remedy = "show it with dynatui replay FILE"
             raise RecordingError(f"line {number} begins a recording of a server, which cannot be read here; {remedy}")
@@ -145,7 +145,7 @@ def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _fault_of_round(event: Round, lane: MethodTotals) -> str:
-    """The fault, or empty; a valid round is added to the method's totals."""
+    """Description of the fault; if the round is valid, adds it to the method's totals and returns an empty text."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
@@ -164,7 +164,7 @@ def _out_of_turn(event: Round, lane: MethodTotals) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Accepted nodes must form a path from the root. Committed tokens must be this path, cut or plus one token."""
+    """Accepted nodes must be a path from the root, committed tokens a prefix of it or the whole path and one token."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"
     above = -1 if root_is_drafted(event.method) else 0
@@ -209,7 +209,7 @@ def _beyond(name: str, values: Iterable[float | None], low: float, high: float) 
     wrong = next((value for value in values if value is not None and not low <= value <= high), None)
     if wrong is None:
         return ""
-    # An integer may be too large for a float, and so for the format `g`.
+    # The format `g` converts to a float, for which an integer may be too large.
     return f"{name} is {shortened(wrong) if isinstance(wrong, int) else f'{wrong:g}'}, but must be {low:g} to {high:g}"
 
 

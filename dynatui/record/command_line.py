@@ -1,4 +1,4 @@
-"""The command line that reproduces the current settings: what differs from the defaults, quoted for a shell."""
+"""The command line that reproduces the current settings: options that differ from the defaults, quoted for a shell."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ LONGEST_ARGUMENT = 100_000
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
 """Escapes within $'…'; an interactive shell would replace `!` by a command of its history."""
 _NAMES = {"compiled": "compile"}
-"""Option name of each field of `Models` that has another name."""
+"""Option names, without dashes, of the fields of `Models` whose option is not named after the field."""
 _OF_RUN = ("chat", "methods", "max_new_tokens", "seed")
 _LOST = "\ufffd"
 
@@ -29,8 +29,8 @@ def command_line(
 ) -> str:
     """The command line that starts this session; ends in a comment if a prompt must first be saved to a file.
 
-    `files` are the prompts of each prompt file; `always` are options to write even at their default, since a settings
-    file or an environment variable sets another value.
+    `files`: the prompts of each prompt file, by file name. `always`: options that are written even if they have their
+    default value, since a settings file or an environment variable sets another value.
     """
     if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
@@ -81,7 +81,7 @@ def _changed(values: Mapping[str, Any], usual: Mapping[str, Any], always: Collec
 
 
 def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
-    """The files that hold the session's first prompts, and the number of these prompts."""
+    """Names of the files whose prompts, in order, are the session's first prompts; and the number of these prompts."""
     names, count = list[str](), 0
     for name, file_prompts in files.items():
         if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
@@ -112,7 +112,7 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
 
 
 def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
-    """Options with values that differ from the preset; for an option that selects a preset, from the default."""
+    """Options whose values differ from the preset, and an option for a preset if its value differs from the default."""
     rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
     changed = differing(rules, base(name, rules))
     for option in options_of(name):

@@ -1,4 +1,4 @@
-"""Compares two recordings of the same prompts, A and B, text by text: changes of each method's speed and text.
+"""Compares two recordings, A and B, of the same prompts: how the speed and the texts of each method changed.
 
 The load of the machine may have differed between the recordings, so each method's speed-ups over `ar` in the same
 recording are compared.
@@ -22,17 +22,17 @@ CHANGED = 5
 """Exit code for `Comparison.changed`."""
 Verdict: TypeAlias = Literal["slower", "faster", "cannot tell"]
 _TEXT, _SAMPLED = ("target", "dtype", "temperature"), ("seed", "top_k", "top_p")
-"""If these settings are equal, the texts must be equal; `_SAMPLED` matters only if tokens are sampled."""
+"""Recordings with equal values of these settings must have equal texts; `_SAMPLED` matters only if T is above 0."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Change of one method; the tokens per second are means over the texts that both recordings have."""
+    """Change of one method from A to B. Tokens per second are means over the texts that both recordings have."""
 
     texts: int
     tokens_per_second_a: float | None
     tokens_per_second_b: float | None
     ratio: float | None
-    """Geometric mean over texts of B / A: of speed-ups, or without `ar` to compare with, of tokens per second."""
+    """Geometric mean of B / A over the texts: of speed-ups over `ar`, or if `ar` is missing, of tokens per second."""
     low: float | None
     high: float | None
     reason: str | None
@@ -43,7 +43,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON object. The intervals of all methods hold simultaneously with a confidence of 95 %."""
+    """The JSON output. The intervals of all methods hold simultaneously with a confidence of 95 %."""
 
     a: str
     b: str
@@ -62,7 +62,7 @@ Pair: TypeAlias = tuple[RunFold, RunFold]
 
 
 def comparison(names: Sequence[str], first: Iterable[Sequence[Event]], second: Iterable[Sequence[Event]]) -> Comparison:
-    """Compares runs of the same prompt, paired in their order. Raises RecordingError if there is no common prompt."""
+    """Pairs the runs of each prompt in their order and compares them. Raises RecordingError without a common prompt."""
     unpaired, pairs, others = dict[tuple[int, ...], list[RunFold]](), list[Pair](), 0
     for race in map(fold, first):
         unpaired.setdefault(_prompt(race), []).append(race)

@@ -34,7 +34,7 @@ class ExportError(DecoderError): ...
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
-    """Functions that make the files of the last run, by name, the fastest first; raises ExportError without a run."""
+    """Functions that return the files' contents, by file name, the fastest first; raises ExportError without a run."""
     run = run_so_far(events)
     if not run:
         raise ExportError("there is no run to export yet; try again after the first token")
@@ -50,7 +50,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Makes `folder`; if None, one named after the local time, in the working directory or else among recordings."""
+    """Makes `folder`; if None, a folder named by time in the working directory, else in the recordings folder."""
     if folder is not None:
         return _created(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -63,7 +63,7 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
 
 
 def fill(folder: Path, files: Mapping[str, Make]) -> None:
-    """Each file gets its final name when it is complete; if one cannot be written, the folder is deleted."""
+    """Writes the files; each gets its final name when it is complete. If writing fails, the folder is deleted."""
     for name, make in files.items():
         content, partial = make(), folder / f"{name}.partial"
         try:
@@ -107,7 +107,7 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """The text without control characters; a ' precedes a text that a spreadsheet would read as a formula."""
+    """The text without control characters, and with a leading ' if a spreadsheet would read it as a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 

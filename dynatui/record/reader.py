@@ -1,4 +1,4 @@
-"""Reads the runs of a recording that may be larger than memory: a scan locates all runs, each access decodes one."""
+"""Reads the runs of a recording that may exceed the memory: a scan locates all runs, each access decodes one run."""
 
 import gc
 import re
@@ -38,9 +38,9 @@ class _Span:
 
 
 class Runs(Sequence[list[Event]]):
-    """The runs of a complete recording; a pipe is copied to memory or to a temporary file.
+    """The runs that a recording contains when it is opened; a pipe is copied to memory or to a temporary file.
 
-    Raises RecordingError, also on access to an invalid run; the message names file and line.
+    Raises RecordingError if the file cannot be read or contains no event, and on access to an invalid run.
     """
 
     def __init__(self, path: Path) -> None:
@@ -130,7 +130,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """Skips blank lines and an incomplete last line; `before` is the number of preceding lines."""
+    """Checked events, without blank lines and an incomplete last line. `before`: number of lines before `lines`."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.strip():
@@ -156,7 +156,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Disables garbage collection, which would take most of the time and free nothing, since all events are kept."""
+    """Disables garbage collection, which would take most of the time and free nothing: all events are still in use."""
     collecting = gc.isenabled()
     gc.disable()
     try:

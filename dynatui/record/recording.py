@@ -1,4 +1,4 @@
-"""Writes recordings that survive a crash: each line is written at once, the next writer cuts off a torn line."""
+"""Writes recordings that survive a crash: each line is written at once; the next writer removes an incomplete line."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ from decoder.events import Base, Event, Run, decode_line, encode
 from dynatui.files import pipe_to_write
 
 LONGEST_LINE = 64 * 2**20
-"""Limit in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
+"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
 _PATIENCE_S = 0.5
 
 
@@ -30,7 +30,7 @@ class Form:
     name: str
     opening: type[Base]
     decode_line: Callable[[bytes, int], Base]
-    """Decodes a line with this number; raises RecordingError if the line is invalid."""
+    """Arguments: a line and its number, for messages. Raises RecordingError if the line is invalid."""
 
     def event_on(self, line: bytes) -> Base | None:
         """The line's event, decoded independently of other lines; None if the line is incomplete or invalid."""
@@ -43,7 +43,7 @@ class Form:
         return isinstance(self.event_on(line), self.opening)
 
     def is_torn_opening(self, line: bytes) -> bool:
-        """Whether the first line is incomplete, as after a crash."""
+        """Whether the line is an opening event that was cut off, as after a crash."""
         beginning = b'{"type":"%s",' % str(self.opening.__struct_config__.tag).encode()
         return not line.endswith(b"\n") and line.startswith(beginning[: len(line)])
 
@@ -57,7 +57,7 @@ def opening_line(file: BinaryIO) -> bytes:
 
 
 class Recorder:
-    """Appends events to a recording, locked against other writers until closed; only the owner can read a new file.
+    """Appends events to a recording and locks it against other writers; a new file can be read only by its owner.
 
     `so_far`, the earlier events of a run in progress, is written first. Raises RecordingError, also in `write` and at
     the end of the context, if the file cannot be written, is locked, is not a recording, or is a pipe without a reader.
@@ -70,14 +70,14 @@ class Recorder:
         self._closed = False
         self._writing = threading.Lock()
         self._least_size: int | None = None
-        """Size in bytes below which the file has been shortened; None if it is closed or not a regular file."""
+        """Size in bytes after the last write; a smaller file was shortened. None: closed, or not a regular file."""
         self._lost = ""
         """Why the recording is lost, as found when the file was closed; empty if it is not lost."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISFIFO(mode):
-                os.close(descriptor)  # opened also for reading, it would be a reader of the pipe
+                os.close(descriptor)  # it is open for reading too, so it would count as a reader
                 descriptor = pipe_to_write(path)
             os.set_blocking(descriptor, True)
             self._descriptor = descriptor
@@ -95,7 +95,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """Passes one line to the operating system before returning; does nothing after `close`."""
+        """The line is passed to the operating system before this method returns; after `close`, nothing is written."""
         with self._writing:
             try:
                 if lost := self._why_lost():
@@ -108,7 +108,7 @@ class Recorder:
                     self._close_file()
 
     def close(self) -> None:
-        """Waits only briefly for another thread's write, since a write to a pipe that nobody reads never ends."""
+        """Waits at most `_PATIENCE_S` for a write of another thread, since a write to an unread pipe never ends."""
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
             self._close_file()
@@ -177,7 +177,7 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 
 def recordings_folder() -> Path:
-    """Private folder for recordings that a key starts; raises RecordingError if it cannot be made."""
+    """Private folder for recordings that are started with a key; raises RecordingError if it cannot be made."""
     from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"
@@ -197,7 +197,7 @@ def new_recording_path(now: datetime | None = None) -> Path:
 def first_free(
     folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
 ) -> Path:
-    """Makes a file or folder named after the stem, or the stem with -2, -3 and so on; raises what `fault` returns."""
+    """Makes a file or folder with the first free name: stem, stem-2, stem-3, ...; `fault` converts any other error."""
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:
             make(path)
@@ -210,7 +210,7 @@ def first_free(
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Raises RecordingError if another process has a lock; does nothing on a file system without locks."""
+    """Locks the file, if its file system has locks; raises RecordingError if another process has locked it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -23,7 +23,7 @@ def is_of_server(path: Path) -> bool:
 
 
 def events(path: Path) -> Iterator[Event]:
-    """The events up to the last complete line; raises a RecordingError that names file and line."""
+    """The events up to the last complete line; raises RecordingError for an unreadable file or an invalid line."""
     name, newest = shortened(path), None
     try:
         with opened(path) as file:
@@ -43,7 +43,7 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The time of an event; raises a RecordingError if it is earlier than `newest`, or before any session (None)."""
+    """Time of the event; raises RecordingError if it is below `newest`, or if no session has begun (`newest`: None)."""
     if isinstance(event, Opening):
         return 0.0
     if newest is None:

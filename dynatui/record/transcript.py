@@ -1,4 +1,4 @@
-"""Prints a run as text or JSON: results on standard output, all else on standard error; a replay prints the same."""
+"""Prints a run as text or JSON, and notes on standard error; a replay of the run prints the same."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -40,25 +40,25 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     error: str | msgspec.UnsetType = msgspec.UNSET
     """Why the method ended before its text was complete."""
     lost_drafts: int | msgspec.UnsetType = msgspec.UNSET
-    """Number of rounds in which the draft lacks nodes, because its logits were NaN or infinite."""
+    """Number of rounds whose draft tree lacks nodes, because the draft model's logits were NaN or infinite."""
 
 
 class SettingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting compared with another setting, A, over the same tokens of this prompt and the prompts before."""
+    """A setting compared with another setting, A, over the same tokens of this prompt and all earlier prompts."""
 
     method: str
     knobs: dict[str, float]
     """The knobs that differ from those of A."""
     knobs_of_a: dict[str, float]
     blocks: int
-    """Blocks of tokens at the latest look; before the first look, blocks so far, and the figures below are null."""
+    """Blocks of tokens at the latest verdict; before the first verdict, blocks so far, and later fields are null."""
     verdict: str | None = None
     tokens_per_round: float | None = None
     tokens_per_round_of_a: float | None = None
     tokens_per_second: float | None = None
     tokens_per_second_of_a: float | None = None
     ratio: float | None = None
-    """Tokens per second over those of A; `ratio_low` and `ratio_high` are the ends of the 99 % interval."""
+    """Tokens per second / tokens per second of A; `ratio_low` and `ratio_high` are the ends of its 99 % interval."""
     ratio_low: float | None = None
     ratio_high: float | None = None
 
@@ -86,7 +86,7 @@ class SettingReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The JSON object of a prompt."""
+    """The JSON object that is printed for a prompt."""
 
     prompt: str
     category: str = ""
@@ -106,7 +106,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     top_k: int
     top_p: float
     ranks: list[str] = []
-    """The device of each process that ran the target; empty for one process."""
+    """The device of each process that ran the target; empty if one process ran it."""
     peak_bytes_by_rank: list[int] = []
     methods: dict[str, MethodReport]
     settings_tried: list[SettingReport] = []
@@ -125,7 +125,7 @@ class Transcript:
         self._texts: list[str] = []
         self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
-        """Number of rounds in which the draft's logits were NaN or infinite, by method."""
+        """Number of rounds in which the draft model's logits were NaN or infinite, by method."""
         self._state = RunState()
         """State of the current run; only maintained if the run compares settings."""
         self._pairs: Pairs = {}
@@ -170,7 +170,7 @@ class Transcript:
                 self.note(line)
 
     def note(self, line: str) -> None:
-        """Ignores errors while writing to standard error."""
+        """Prints a line to standard error; errors while writing are ignored."""
         with suppress(OSError):
             print(clean_line(line), file=self._err, flush=True)
 

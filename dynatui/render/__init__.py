@@ -1,1 +1,1 @@
-"""Pure functions from the state of a run to rows of styled text; no Textual, no clock, no thread."""
+"""Renders the state of a run as rows of styled text, without clock and threads; only `palette` imports Textual."""

@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def advice_lines(advice: Advice, width: int) -> Iterator[str]:
-    """Names come from files, so they are cleaned here."""
+    """Control characters are removed here, since names come from files."""
     bound = "; least times, so speed-ups are at most these" if advice.at_most else ""
     yield from wrap(
         clean_line(f"target {_brief(advice.target)}, {count(advice.context)} tokens of context on average"), width
@@ -41,7 +41,7 @@ def _brief(name: str) -> str:
 
 
 def _drafts(advice: Advice, width: int) -> Iterator[str]:
-    """The best speed-up of each draft; for the best draft, also by length of the text before the round."""
+    """The best speed-up of each draft at each load; for the best draft, also by number of tokens before the round."""
 
     def best(place: int, one: ContextAdvice) -> str:
         return f"{short(one.speedups[place])} ({one.best[place]})"
@@ -123,7 +123,7 @@ def _between(first: int, last: int) -> str:
 
 
 def _unsure(advice: Advice, one: DraftAdvice) -> Iterator[str]:
-    """The loads at which the interval of the best chain's L includes break-even, so that drafts may not pay."""
+    """The loads at which the interval of the best chain's L includes break-even, so that drafts may cost time."""
     for place, load in enumerate(advice.loads):
         best = one.chains[max(1, one.best.best[place]) - 1]
         if best.interval and best.interval[0] < best.break_even[place] < best.interval[1]:

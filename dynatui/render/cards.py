@@ -23,7 +23,7 @@ _ROWS = 3
 _LEAST_TREND = 4
 _LONGEST_TREND = 24
 _OUTCOME = 19
-"""Least width of each of the first three cards, in cells."""
+"""Minimum width of each of the first three cards, in cells."""
 _BROAD = 160
 """Least width of the terminal, in cells, at which cards of knobs and times follow the first three cards."""
 
@@ -44,7 +44,7 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The first cards that fit, side by side; if `height` is below three rows, one line with only the values."""
+    """As many of the first cards as fit; if `height` is below three rows, one line with only the values."""
     if height < _ROWS:
         return [_line(scene, width)]
     every = [*_outcome(scene), *([*_policy(scene), _timing(scene)] if width >= _BROAD else [])]

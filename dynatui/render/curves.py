@@ -1,4 +1,4 @@
-"""Line charts of dots over the tokens of the text; scales come from the rules, so they stay constant during a run."""
+"""Line charts of dots over the tokens of the text; scales follow from the knobs' limits, so they seldom change."""
 
 import math
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class _Grid:
     """Bit of each dot of a cell, by column and row; the sum of the set bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bit that every dot of a dotted or dashed line sets; if 0, such a dot sets its own bit in `bits`."""
+    """Bit that every dot of a line that is not solid sets; if 0, each dot sets its own bit."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -72,7 +72,7 @@ class Axis:
     cursor: int | None = None
     unit: str = "token"
     written: Callable[[int], str] = str
-    """Returns the label of a place on the axis."""
+    """Returns the label of a position on the axis."""
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
@@ -183,7 +183,7 @@ def _flags(axis: Axis, width: int) -> Row:
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Upper ends of the axes; both sides of two compared recordings have equal ends."""
+    """Upper ends of the axes; two recordings that are shown side by side have equal ends."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -252,7 +252,7 @@ def _window_words(scene: Scene) -> str:
 
 
 def looked_at(scene: Scene) -> int | None:
-    """First token of the inspected round; None while the newest round is shown."""
+    """Index of the first token of the shown round; None while the view follows the newest round."""
     newest = scene.state.lane.newest
     return None if scene.place.live or newest is None else newest.position
 
@@ -276,7 +276,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[
 
 
 def _ghosts(scene: Scene, **lines: CurveLine) -> list[CurveLine]:
-    """Curves of side A, and parts of curves after the shown round; the names in `lines` are fields of `Curves`."""
+    """Faint lines: curves of side A, and curves after the shown round; the names in `lines` are fields of `Curves`."""
     a = side_a(scene.state, scene.state.watched)
     ghosts = [
         CurveLine(getattr(a.curves, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items() if a

@@ -16,9 +16,9 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Number of values of a switch; for a knob with more values, the value's name also fills the column of bounds."""
+"""Number of values of an on/off knob; if a knob has more, the value's name extends over the column of bounds."""
 _NOTES = 2
-"""Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
+"""Number of rows for notes: the comparison of A and B, and the effect of the last knob change."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
@@ -67,7 +67,7 @@ def _ends(state: RunState, name: KnobName) -> Mapping[KnobName, tuple[float, flo
 
 
 def _columns(width: int) -> tuple[int, int, int]:
-    """Widths of track, bounds and meaning, in cells; 0 for a column without room."""
+    """Widths of track, bounds and meaning, in cells; 0 for a column that does not fit."""
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
     meaning = _MEANING if free - bounds >= _MEANING else 0

@@ -1,4 +1,4 @@
-"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect."""
+"""One line on the effect of the last knob changes, and on a growth rule that prevents this effect."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _MOST_KNOBS = 2
 _SAME = 0.05
 """Largest relative difference at which two mean tree sizes count as equal."""
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""For each threshold, the knobs that set the number of children of nodes above it and of nodes below it."""
+"""For each threshold, the knobs for the number of children of nodes with confidence above it and below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 """Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
@@ -114,7 +114,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that stopped at least half of the trees; None if it is the turned knob or the tree size has changed."""
+    """The limit that stopped at least half of the trees; None if it is the turned knob, or if the tree size changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

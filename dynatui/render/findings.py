@@ -1,4 +1,4 @@
-"""Findings about a watched server, and the verdict on its promised figures, as lines of cleaned text."""
+"""Findings about a watched server, and whether a profile's predictions (the promise) hold, as lines of text."""
 
 from collections.abc import Iterator
 

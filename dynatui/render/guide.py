@@ -142,7 +142,7 @@ _LEAST_BESIDE = 2
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """A blank row, then the caption; empty if there is no room for the whole caption."""
+    """A blank row, then the caption; empty if the whole caption does not fit."""
     held, idle = scene.held_stage, scene.touring or scene.state.lane.newest is None
     text = _of_stage(held.name, held.event) if held else IDEA if idle else ""
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []

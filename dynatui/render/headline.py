@@ -1,4 +1,4 @@
-"""Sentences on a run and its machine (speed, passes, expected times, GPUs) in several wordings for the caller."""
+"""Sentences on a run and its machine (speed, passes, expected times, GPUs), in wordings of several lengths."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
 _CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
-"""Colour of the speed-up; "holds": the whole confidence interval lies above the speed of plain decoding."""
+"""Colour of the speed-up; "holds": its whole confidence interval is above 1, the speed of plain decoding."""
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
@@ -135,7 +135,7 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
         return ()
     rounds = entry.rounds - entry.left_out_rounds
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
-        return ()  # the method does not report its work
+        return ()  # the method does not report its drafts
     measured = (entry.decode_s - entry.left_out_s) / rounds
     expected = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
     needed = f"memory and arithmetic of this machine need {ms(expected)} ms by estimate"

@@ -94,7 +94,7 @@ def merged(cells: Iterable[Span]) -> Row:
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
-    """The body in a box with the title; if there is no room for the box, the body alone."""
+    """The body in a box with the title, or the body alone if the box does not fit."""
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
@@ -125,7 +125,7 @@ def bar(filled: float, width: int) -> str:
 
 
 def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
-    """The newest values as a sparkline."""
+    """The newest values as a sparkline of at most `width` cells."""
     tail = values[-width:] if width > 0 else ()
     return "".join(_LEVELS[round(share(value - low, high - low) * (len(_LEVELS) - 1))] for value in tail)
 
@@ -166,7 +166,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Wraps text and splits only too long words. Empty texts, line ends and blanks without room are empty spans."""
+    """Wraps text; only words longer than a line are split. Empty texts, line ends and cut blanks become empty spans."""
 
     def __init__(self, width: int) -> None:
         self.width = max(1, width)
@@ -234,7 +234,7 @@ def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
 
 
 def is_gap(text: str) -> bool:
-    """Whether the text consists of blanks between words, which are not underlined."""
+    """Whether the text consists of blanks between words; such blanks are not underlined."""
     return text.startswith(" ")
 
 

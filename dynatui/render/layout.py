@@ -1,8 +1,8 @@
-"""Chooses the panels to show, by terminal size and the user's choice; the style sheet defines the panels' places.
+"""Chooses the panels to show, by terminal size and the user's choice; the style sheet defines their positions.
 
 - roomy: like `full`, with a further column for the `work` panel and the guide to the screen.
 - full: a line of tabs, text and tree, and the curves below them; the panels `race`, `work`, `whatif`, `prompts`, `log`
-  and `sampling` share one place.
+  and `sampling` share one area.
 - tabbed: cards, sliders and one page; the first page has text, tree and race, every other page has one panel.
 - small: like `tabbed`, without sliders; the most needed figures are on one line, and the first page has no frames and
   no tabs, so the footer has the keys of the tabs.
@@ -38,7 +38,7 @@ def layout(width: int, height: int) -> Layout:
 
 
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
-    """Names of widgets and containers; `shared` is the panel in the place that several panels share."""
+    """Names of visible widgets and containers; `shared` is the panel in the area that several panels share."""
     panels = _panels(room, scene, shared)
     for container, inside in reversed(_CONTAINERS.items()):
         panels |= {container} if panels.intersection(inside) else set()
@@ -78,5 +78,5 @@ def _canvases(panel: PanelName) -> tuple[str, ...]:
 
 
 def shared_place(panel: PanelName, before: PanelName) -> PanelName:
-    """The panel in the shared place after the user has chosen `panel`; `before` is the previous panel in this place."""
+    """The panel in the shared area after the user has chosen `panel`; `before` is the previous panel in this area."""
     return before if panel in ALWAYS else panel

@@ -21,7 +21,7 @@ _STYLES: tuple[tuple[Ink, Stroke], ...] = (
 )
 """Styles of the lines for the numbers of drafted tokens; further numbers have no line."""
 _OCTAVE = 64
-"""Number of places on the axis between a number of requests and twice this number."""
+"""Number of positions on the axis between a number of requests and twice this number."""
 _EVEN = "break-even"
 _TITLE: Row = (("Speed-up by running requests", "title"),)
 

@@ -1,6 +1,6 @@
-"""The log: turned knobs with cause and effect, and other events of the run, the newest last.
+"""The log: knob changes with cause and effect, and other events of the run, the newest last.
 
-Turns by the user that share a mark on the curves also share a line.
+Knob changes by the user that share a mark on the curves also share a line of the log.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
 """Maximum number of characters that are shown of an error message."""
 _NARROW = 44
-"""Below this width, a line omits the word "round"."""
+"""Below this width in cells, a line omits the word "round"."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -61,7 +61,6 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, keys: Keymap = KEYMAP) -> list[Entry]:
-    """Lines of the log, the newest last."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     run = state.race.run
     begun = [Entry(None, "prompt", run.start_words, ink="warn")] if run and run.start_words else []

@@ -1,4 +1,4 @@
-"""Style of each ink, from the theme's colours; inks with a meaning are also bold or the like, for monochrome."""
+"""Style of each ink, from the theme's colours; attributes such as bold distinguish inks on monochrome terminals."""
 
 from collections.abc import Mapping
 
@@ -59,7 +59,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
 
 
 def palette(theme: Mapping[str, str], *, color: bool) -> dict[Ink, Style]:
-    """Without `color`, styles contain only attributes."""
+    """Without `color`, styles contain only attributes, such as bold."""
     return {ink: _style(theme, role, attributes, color=color) for ink, (role, attributes) in _ATTRIBUTES.items()}
 
 

@@ -54,7 +54,7 @@ def listed(scene: Scene) -> list[int]:
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """The listed prompt nearest to the user's choice, or else to the shown prompt; None if none is listed."""
+    """The number in `numbers` nearest to the user's choice, by default to the shown prompt; None if there is none."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
@@ -104,7 +104,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:
-    """Figures of the watched method over its texts under the present settings; with a filter, its listed texts."""
+    """Figures of the watched method over its texts with the present settings; with a filter, over the listed texts."""
     method, race = scene.state.watched, scene.state.race
     listed_runs = {line.result.started_at for line in lines if line.result and line.result.method == method}
     entry, texts = race.pooled_among(method, listed_runs if scene.prompt_filter else None)

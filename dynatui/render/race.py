@@ -27,7 +27,7 @@ _LEAST_BAR = 28
 _SPARE = 3
 """Number of rows in addition to one row per method: headings, verdict, limit."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
-"""Figures that are explained first, if rows are still free."""
+"""Figures whose explanations come first, if rows are free for explanations."""
 _TREND = 12
 _CELLS = 14
 
@@ -91,12 +91,12 @@ _COLUMNS: tuple[Column[_Lane], ...] = (
 
 
 class _Bars:
-    """The rows with bars: the lanes that have a row, and the columns that fit beside the bars."""
+    """Rows of methods with bars; `shown` are the methods for which there is a row, `beside` the columns that fit."""
 
     def __init__(self, scene: Scene, width: int, room: int) -> None:
         figures = scene.state.pooled()
         self.lanes = [_Lane(scene, name, entry) for name, entry in figures.items()]
-        # If there are fewer rows than methods, the watched method and `ar` are kept.
+        # If there are fewer rows than methods, the watched method and `ar` have priority.
         kept = sorted(figures, key=lambda name: (name != scene.state.watched, name != "ar"))[: max(0, room)]
         self.shown = [lane for lane in self.lanes if lane.name in kept]
         self.name = 1 + min(_LONGEST_NAME, max(_SHORTEST_NAME, *map(len, figures), 0))
@@ -149,7 +149,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    """The title, with the meaning of the bars and a warning of rounds that rates exclude."""
+    """The title, with the meaning of the bars and a warning about stalled rounds, which rates exclude."""
     wordings = " ─ tokens/s, equal time each", " ─ tokens/s"
     stalled = stall_notes(scene.state.figures().values())
     if not stalled:

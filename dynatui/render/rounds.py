@@ -1,6 +1,6 @@
-"""The shown round, the text before it, marks of its nodes, and the nodes' priority in a panel without room for all.
+"""The shown round, the text before it, marks of its nodes, and the order in which nodes get space in a panel.
 
-The path to a node is never less probable than the paths to its descendants, so the shown nodes form a tree.
+This order follows path probabilities, which never increase from parent to child, so the shown nodes form a tree.
 """
 
 import math
@@ -49,7 +49,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """Number of the token's round, from 1; 0 if none. If bisection fails, all are searched: they may be unordered."""
+    """Number of the token's round, from 1; 0 if none. Recorded rounds may be unordered; bisection can then fail."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -79,7 +79,7 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Root and accepted path, then their other children, then the rest; by probability, parents before children."""
+    """Root and accepted path, other children of these nodes, then the rest, by path probability; parents come first."""
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
     return [*path, *sorted(rest, key=lambda node: (event.parents[node] not in path, -paths[node], node))]

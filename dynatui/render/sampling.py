@@ -1,4 +1,4 @@
-"""Whether sampled text follows the target's probabilities, and how well verification of sampled trees works."""
+"""Panel: does sampled text follow the target's probabilities, and how often are nodes of sampled trees accepted?"""
 
 from collections.abc import Mapping
 
@@ -63,7 +63,7 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first wording that fits, below a blank row if there is room."""
+    """The first wording that fits, below a blank row if one more row is free."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows

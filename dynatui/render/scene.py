@@ -65,7 +65,7 @@ class Scene:
     heat: Heat = "origin"
     mask: bool = False
     beside: bool = True
-    """Whether the text of plain decoding stands beside that of the watched method."""
+    """Whether the text of plain decoding is shown beside the text of the watched method."""
     cursor: int | None = None
     """Index of the inspected token among the tokens of the newest state; None while no token is inspected."""
     query: str = ""
@@ -97,14 +97,14 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     preparing: str = ""
-    """Progress of work in idle time, in words."""
+    """Progress of preparing later rounds in idle time, in words."""
     stage: Stage | None = None
     """Stage of a round at which decoding is paused; None if it is not paused within a round."""
     touring: bool = False
     broke: str = ""
     """Reason of an automatic pause, without control characters."""
     pairs: Pairs = field(default_factory=dict)
-    """Compared pairs of settings, from the runs before this run."""
+    """Compared pairs of settings, with the results of earlier runs."""
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None

@@ -1,4 +1,4 @@
-"""Panels of a watched server, with cleaned text. Unknown figures are dashes, times without answers are gaps."""
+"""Panels of a watched server, without control characters; unknown figures are dashes, failed polls gaps in curves."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ from dynatui.state.server_state import ServerState, remark, verdict
 
 
 def wasted(waste: Wasted, t: float) -> tuple[str, str]:
-    """Long and short alarm. A round takes at least as long as a plain pass, so L-bar bounds the speed-up."""
+    """Long and short alarm. L-bar is an upper bound of the speed-up: a round takes at least as long as a plain pass."""
     duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
@@ -221,7 +221,7 @@ def _curves(state: ServerState, look: ServerView, size: Size, lines: Mapping[str
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A point for each second with a poll: the figure's mean over the intervals that ended then, or NaN if unknown."""
+    """A point for each second with a poll: mean figure of the intervals that ended in this second; NaN if unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)

@@ -1,4 +1,4 @@
-"""The knobs panel: sliders, what limits the trees, reasons of the history rule, and the effect of a turn."""
+"""The knobs panel: sliders, what limits the trees, reasons of the history rule, and the effect of knob changes."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""First line (run, device, state), tab line and last line (keys); parts with the largest ranks are omitted first."""
+"""First line (run, device, state), tab line and last line (keys); parts that do not fit are omitted by rank."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -99,7 +99,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """Parts in the order of the line. Room goes to the lowest rank, then to more parts, then to longer wordings."""
+    """Parts that fit, in line order. Cells go first to the lowest rank, then to more parts, then to longer wordings."""
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
@@ -254,7 +254,7 @@ def _footer(scene: Scene, width: int) -> list[Button]:
 
 
 def buttons(table: Sequence[Key], width: int, *, in_words: bool) -> list[Button]:
-    """Buttons for the keys of the lowest ranks that fit; the label is part of the button if a key has one action."""
+    """Buttons for the keys that fit, by rank. If a key has only one action, a click on its label has this action."""
     room, chosen = width, list[tuple[int, list[Button]]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
@@ -278,7 +278,7 @@ def caps(key: Key) -> str:
 
 def _caps(key: Key, *, in_words: bool = False) -> list[tuple[str, str]]:
     """The keys in short form, each with its action. A row of digits is written as its first and last digit, without an
-    action; of several keys with one action, only the first is written.
+    action; of several keys with the same action, only the first is written.
 
     With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """

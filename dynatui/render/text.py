@@ -1,7 +1,7 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor; beside it the text
 that plain decoding has written in the same time.
 
-The text in a full panel scrolls by a quarter of a page at once, so that most frames change only one row.
+In a full panel, the text scrolls by a quarter of the height at once, so that most frames change only one row.
 """
 
 import math
@@ -47,10 +47,10 @@ _ROOM_FOR_PROMPT = 6
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 shows the whole message"
 _FEW_ROWS = 3
-"""Largest number of rows in which a text scrolls line by line."""
+"""In a panel of at most this number of rows, the text scrolls line by line."""
 _BETWEEN: Row = ((" │ ", "frame"),)
 _LEAST_BESIDE, _LEAST_BELOW = 28, 7
-"""Least width in cells of each of two texts; least height in rows of two texts one below the other."""
+"""Least width of each of two texts, in cells; least height of two texts, one below the other, in rows."""
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """Inks of a scale from calm (probable or fast tokens) to hot (improbable or slow tokens)."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
@@ -161,7 +161,7 @@ class TextPanel:
         return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
 
     def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
-        """Text of plain decoding, scrolled as the other one if its end is then visible; `head` rows show the prompt."""
+        """Text of plain decoding, scrolled like the watched text if its own end stays visible; `head`: prompt rows."""
         column, tokens = self._plain, state.lanes["ar"].tokens
         column.wrap(state.prompt_text, tokens, width)
         lines, height = column.flow.lines, height - head
@@ -330,7 +330,7 @@ def _by_probability(token: Token) -> Ink:
 
 
 def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:
-    """The long wording if there is room, else the short one. `beside`: whether plain decoding's text is shown too."""
+    """The long wording if it fits, else the short one. `beside`: whether plain decoding's text is shown too."""
     state = scene.state
     target: Span = ("target", "bonus")
     prompt: Span = ("prompt", "prompt")

@@ -1,4 +1,4 @@
-"""The time line: the position of the shown round in the run, and turns of knobs; `hit` returns the clicked round."""
+"""The time line: the position of the shown round in the run, and knob changes; `hit` returns the clicked round."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
@@ -48,7 +48,7 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """A placeholder with large numbers: the long wording if it leaves enough room for the line, else the short one."""
+    """Widest text beside the line: the long wording if enough cells are left for the line, else the short wording."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     long = f"round {digits} of {digits} · 0000.0 s · {_AHEAD}"
     return long if width >= len(long) + _ENOUGH else f"{digits}/{digits}"

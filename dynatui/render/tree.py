@@ -133,7 +133,7 @@ _SAMPLED: Mapping[Sign, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _FEW = 1
-"""Maximum number of earlier trees on a slow line: each round moves these trees, which costs bytes."""
+"""Maximum number of earlier trees on a slow connection: each round moves all these trees, which costs bytes."""
 _LEAST = 4
 """Least number of rows at which the panel shows more than the accepted path."""
 
@@ -169,7 +169,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:
-    """The accepted path and the last line of the panel; the title is a row if there is no frame."""
+    """The accepted path and the last line of the panel; without a frame, the title is a row of its own."""
     inner, room = inside(size)
     path = drawn_path(event, inner, 2).rows[-1:]
     above = [title] if room == size[1] else []

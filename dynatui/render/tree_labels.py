@@ -1,4 +1,4 @@
-"""Labels of a tree's nodes: mark, token, one or two probabilities; growth or verification uses the last one."""
+"""Labels of a tree's nodes: mark, token, one or two probabilities, of which growth or verification uses the last."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

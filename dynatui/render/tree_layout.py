@@ -1,4 +1,4 @@
-"""Places of a tree's nodes, from widths alone: levels are columns, in several bands if necessary, or indents."""
+"""Positions of a tree's nodes, from label widths alone: levels are columns (in several bands if needed) or indents."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class Level(NamedTuple):
 def levels(
     widest: Sequence[int], looks: Sequence[LabelStyle], width: int, arrow: int
 ) -> tuple[list[Level], LabelStyle]:
-    """The levels, and the richest look with which they fit in one band; else the last look, with the fewest bands."""
+    """The levels, and the first style with which they fit in one band; else the last style, with the fewest bands."""
     close = looks[-1]
     if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close
@@ -112,7 +112,7 @@ class TreeLayout:
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: LabelStyle
-    """The chosen look of the labels: if levels are indents, it is the last of the looks given to `laid_out`."""
+    """The chosen style of the labels; if levels are indents, it is the last style given to `laid_out`."""
     end: int
     """First column to the right of all labels except the root's label."""
 

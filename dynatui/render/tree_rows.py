@@ -44,7 +44,7 @@ class Drawing(NamedTuple):
     rows: Rows
     signs: frozenset[Sign]
     left_out: int
-    """Number of nodes without room."""
+    """Number of nodes that did not fit."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Tree:
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """`text` holds the tokens before the round."""
+    """`text`: the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -110,7 +110,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """Length of the repetition for leaves whose improbable paths repeat earlier text; `auto` drafts such paths."""
+    """For leaves whose improbable path repeats earlier text, number of repeated tokens; `auto` drafts such paths."""
     copies = {}
     for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
@@ -205,7 +205,7 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
 
 MOST = 15
 _TOGETHER = 3
-"""Number of trees side by side in a wide panel; a narrow panel first places the paths of this number of rounds."""
+"""Number of trees side by side in a wide panel; in a narrow one, number of rounds whose paths precede whole trees."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
@@ -250,7 +250,7 @@ def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> tuple[list[Rows], bool]:
-    """Accepted paths of the rounds that fit, the first ones as whole trees if rows remain; whether all are whole."""
+    """Accepted paths of the rounds that fit, as whole trees while rows remain; and whether all are whole trees."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)

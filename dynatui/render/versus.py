@@ -51,7 +51,7 @@ class _Figure:
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean duration in ms of the rounds that rates include."""
+    """Mean duration in ms of a round, without the stalled rounds that rates exclude."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 

@@ -1,5 +1,5 @@
-"""Tables of estimates for other values of the knobs. The user chooses one cell; bars repeat the figures for screens
-without colours.
+"""Tables of estimates for other values of the knobs, of which the user chooses one cell. Each cell has a bar
+beside its colour, since not all terminals show colours.
 """
 
 from functools import reduce
@@ -51,7 +51,7 @@ def _nothing_yet(scene: Scene) -> str:
 
 
 def chosen(scene: Scene) -> Place | None:
-    """The cell of the user's choice, else the fastest one; None without estimates of tokens per second."""
+    """The cell that the user chose, else the fastest cell; None without estimates of tokens per second."""
     places = scene.whatif.by_rate() if scene.whatif else []
     return next((place for place in places if place.knobs == scene.whatif_choice), next(iter(places), None))
 

@@ -30,7 +30,7 @@ WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
 _LEAST_REASON = 8
-"""Least width in cells of the reason in a message; in less room, only the remedy is shown."""
+"""Least width in cells of the reason in a message; if fewer cells are free, only the remedy is shown."""
 
 
 def turned(change: Change) -> str:
@@ -133,7 +133,7 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
 
 
 def note_within(note: str, width: int) -> str:
-    """At most `width` cells. The reason is cut; the remedy, after the last semicolon, stays whole if possible."""
+    """The note in at most `width` cells; the reason is cut before the remedy, which follows the last semicolon."""
     reason, separator, remedy = note.rpartition("; ")
     left = width - cell_len(separator + remedy)
     if cell_len(note) <= width:
@@ -235,7 +235,7 @@ def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float])
 
 
 def faster_preset(scene: Scene) -> tuple[str, ...]:
-    """Wordings, the longest first, on the key that replaces the demo's large trees; empty if there are none."""
+    """Wordings, the longest first, on the key that replaces the demo's large trees; empty without the demo preset."""
     state = scene.state
     if scene.replaying or scene.following or not is_demo(state.watched, state.lane):
         return ()

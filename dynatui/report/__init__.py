@@ -1,1 +1,1 @@
-"""Makes one self-contained HTML page from a recording: only `page` makes HTML from foreign text and embeds data."""
+"""Makes one self-contained HTML page from a recording; only the module `page` escapes text and embeds data."""

@@ -19,7 +19,7 @@ from dynatui.report.page import HtmlPage
 from dynatui.report.replay import replay_page
 
 MOST_BYTES = 256 * 2**20
-"""Maximum size in bytes of a file from which a page is made."""
+"""Maximum size in bytes of a recording from which a page is made."""
 _REMEDY = "give a recording, as --record writes it"
 
 
@@ -64,7 +64,7 @@ def require_other_file(source: Path, page: Path) -> None:
 
 
 def _require_recording(path: Path) -> None:
-    """Raises InputError for a file that is too large or not a recording. Pipes, which are read only once, pass."""
+    """Raises InputError for a file that is too large or not a recording; a pipe, readable only once, is not checked."""
     if not path.is_file():
         return
     with opened(path) as file:
@@ -100,7 +100,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write_report(text: str, path: Path, *, force: bool) -> None:
-    """Writes atomically, with the permissions of a replaced file; raises ConfigError if nothing was written."""
+    """Writes atomically; a replaced file's permissions are retained. Raises ConfigError if nothing was written."""
     require_free(path, force=force)
     place = path.resolve()
     try:

@@ -94,7 +94,7 @@ def as_json(data: object) -> str:
 
 
 def policy(style: str, script: str) -> str:
-    """Content security policy: this style, this script, and inline pictures; nothing else."""
+    """Content security policy that allows only this style, this script, and inline pictures (`data:`)."""
     allowed = {
         "default-src": "'none'",
         "script-src": _hash(script) if script else "'none'",

@@ -1,4 +1,4 @@
-"""A recording as a page, with the screen's states: data for scripts, tables, and text for browsers without scripts."""
+"""Page of a recording, from the screen's states: data for scripts, tables, and text for browsers without scripts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -21,7 +21,7 @@ _ABOUT = (
 
 
 def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> HtmlPage:
-    """`first` is the number of the first of these runs in the recording."""
+    """`first` is the number that the first of `runs` has in the recording."""
     states = [reduce(apply, events, RunState()) for events in runs]
     run = states[0].run if states else None
     pair = f": {run.target} with {run.draft}" if run else ""

@@ -64,7 +64,7 @@ class TreeData(msgspec.Struct, frozen=True):
 
     parents: list[int]
     chances: list[int]
-    """Probability of each token given its path, in ten thousandths."""
+    """Probability of each token given the path to it, in ten thousandths."""
     pieces: list[Text]
     accepted: list[int]
     looked_up: list[int]
@@ -72,7 +72,7 @@ class TreeData(msgspec.Struct, frozen=True):
 
 class KnobMark(msgspec.Struct, frozen=True):
     at: int
-    """Length of the text in tokens at the turn."""
+    """Length of the text in tokens at the knob change."""
     label: str
 
 

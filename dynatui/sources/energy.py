@@ -9,9 +9,9 @@ from decoder.events import End, Energy, Event, Round, Run, Start, Summary
 from dynatui.gpu import energy_counter
 
 LEAST_S = 1.0
-"""Least time between readings, since the counters are updated in steps of up to a tenth of a second."""
+"""Least time between readings, since the counters are updated at intervals of up to 0.1 s."""
 LEAST_SHARE = 0.8
-"""Least share of the time between two readings that a method must have decoded: GPUs also use energy in pauses."""
+"""Least share of the time between two readings in which the method must decode: GPUs also use energy in pauses."""
 ReadJoules = Callable[[], float | None]
 
 

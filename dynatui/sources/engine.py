@@ -38,7 +38,7 @@ _FIRST_SPEED = 1 / 4
 _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
 _MOST_UNFIT = 5
-"""Largest number of unfit prompts that are reported one by one before decoding."""
+"""Largest number of prompts that cannot be decoded and are reported one by one."""
 
 Decode = Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]
 Report = Callable[[str], None]
@@ -68,7 +68,7 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Loads a session's models, and adds estimated times of passes to each run's first event; tries kernels later."""
+    """Loads a session's models; adds estimated times of passes to each `Run` event, and tries kernels in idle time."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)
@@ -144,7 +144,7 @@ class EngineSource:
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """The parameters with all turns of knobs so far."""
+        """The parameters with all knob changes so far."""
         self.comparing = ""
         self._before = session.config
         """The parameters of side A in the next comparison."""
@@ -157,17 +157,17 @@ class EngineSource:
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """How many prompts to move by when the present prompt ends; None without a command, which means 1."""
+        """How many prompts to move by when the present prompt ends; None, if no command was given, stands for 1."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
         self._state = RunState()
-        """Updated only while a break condition is active or the speed is measured."""
+        """State of the run; updated only while a break condition is active or the speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property
     def prompt(self) -> str:
-        """The prompt in progress; of a conversation, the last turn."""
+        """Text of the prompt in progress, or of the last turn of a conversation."""
         return as_prompt(self._prompt).text
 
     @property
@@ -223,7 +223,7 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """The new value holds for all later rounds of this prompt and for all later prompts."""
+        """The new value applies to all later rounds of this prompt and to all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
@@ -247,7 +247,7 @@ class EngineSource:
         return config.compared(method, self._before.rules(METHODS[method].rules or method))
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, or the last turn of a conversation."""
+        """Replaces the prompt in progress; in a conversation, its last turn."""
         with self._lock:
             before, place = self.session.prompts, self._place
             edited = plainest(structs.replace(as_prompt(before[place]), text=prompt))
@@ -255,7 +255,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording with the run's events so far, or ends it (None). Raises RecordingError in both cases."""
+        """Begins a recording with the run's events so far, or ends it (None). Both may raise RecordingError."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:

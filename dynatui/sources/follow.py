@@ -20,12 +20,12 @@ _REMEDY = "give a file that --record writes"
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""Seconds of a frame for reading; the rest is for drawing."""
+"""Seconds of a frame that may be used for reading; the rest is for drawing."""
 _POLL_S = 0.1
 
 
 class Tail:
-    """Reads the newest and all later runs of a growing recording; raises RecordingError if invalid or replaced."""
+    """Reads the newest and all later runs of a growing recording; an invalid or replaced file raises RecordingError."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
@@ -35,12 +35,12 @@ class Tail:
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run so far: (byte offset, lines before it, runs before it); None once the run is being read."""
+        """Newest run found: (byte offset, lines before it, runs before it); None once this run is being read."""
         self._opened = False
         self._offset = self._lines = 0
         """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """Raised once all events before the fault have been returned."""
+        """Error that is raised once all events before it have been returned."""
 
     def take(self, seconds: float) -> list[Event]:
         until = self._clock() + seconds
@@ -103,7 +103,7 @@ class Tail:
         return newest
 
     def _next_line(self) -> bytes:
-        """Empty while the file has no further complete line."""
+        """The next line; empty while the file has no further complete line."""
         line = self._file.readline(LONGEST_LINE + 1)
         if line.endswith(b"\n"):
             self._offset += len(line)

@@ -84,7 +84,7 @@ class TraceSource:
         return clean("".join(event.text for event in rounds))
 
     def length(self, method: str) -> tuple[int, float]:
-        """Rounds of a method in the present run, and their decode time in seconds."""
+        """Number of rounds of a method in the present run, and their decode time in seconds."""
         rounds = self._run.rounds.get(method, ())
         last = self._run.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
@@ -103,7 +103,7 @@ class TraceSource:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """An ended run stays shown for `REST_S` seconds."""
+        """Plays on for `seconds`; the next run begins `REST_S` seconds after the end of a run."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
@@ -182,7 +182,7 @@ class Side:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of the watched method; `seconds` and `rate` are also those of the watched method."""
+        """Number of rounds of the watched method; `seconds` and `rate` also refer to the watched method."""
         return len(self.times)
 
     @property
@@ -226,7 +226,7 @@ class Side:
 
 
 class Lockstep:
-    """Plays two recordings in pairs of runs, until one recording ends."""
+    """Plays two recordings side by side, in pairs of runs, until one recording has no more runs."""
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
@@ -272,7 +272,7 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves by a number of round ends, which are counted over both recordings."""
+        """Moves to the round end that is `rounds` further, counting the round ends of both recordings."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)

@@ -1,4 +1,4 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording. Reading them never blocks."""
+"""Sources of a server's events: the server itself, polled by a thread, or a recording. Taking events never blocks."""
 
 import threading
 import time
@@ -57,7 +57,7 @@ def polled(
 
 
 def diagnosed(events: Iterable[Event], promised: Promised | None) -> Iterator[Event]:
-    """Adds `Findings` when their causes change; `promised` adds a `Promise` per `Server` and final `Findings`."""
+    """Adds `Findings` when their causes change; with `promised`, also a `Promise` per `Server` and final `Findings`."""
     state = ServerState()
     for event in events:
         yield event
@@ -172,7 +172,7 @@ class LiveServer:
 
 
 class RecordedServer:
-    """Plays a recording at `speed` times its pace; sessions follow each other without a pause."""
+    """Plays a recording at `speed` times the recorded speed; sessions follow each other without a pause."""
 
     live = False
     recording = False

@@ -37,7 +37,7 @@ EXPLANATIONS: Mapping[Break, str] = {
     "difference": "the watched text differs from the text of ar for the first time",
 }
 LIMIT = 0.3
-"""The x in the label of "under"."""
+"""Default threshold of "under", the x in its label."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """First token at which the watched text differs from that of `ar` where they should be equal."""
+    """Index of the first token that differs between the watched text and the text of `ar` but should be equal."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None
@@ -129,7 +129,7 @@ _SLOWEST_TEXT = 1 / 64
 
 class KnobControls(Protocol):
     config: RunConfig
-    """The parameters with which the next prompt begins, including all turns of knobs."""
+    """The parameters with which the next prompt begins, including all knob changes."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn: ...
 
@@ -138,7 +138,7 @@ class Controls(KnobControls, Protocol):
     """Controls of an engine; steps and break conditions apply to the watched method."""
 
     session: Session
-    """Includes edited prompts."""
+    """The session, including edited prompts."""
     broke: str
     """The break condition that paused decoding, in words; empty if none has."""
     conditions: Conditions
@@ -161,8 +161,8 @@ class Controls(KnobControls, Protocol):
 
     def compare(self, method: str) -> None:
         """Begins the prompt again with two lanes of one method: the method itself with the present settings, and side
-        A with the settings at the start or, later, at the end of the latest comparison. Later prompts have both lanes
-        too. An empty name ends the comparison, and begins the prompt again without side A.
+        A with the settings at the end of the previous comparison, or at the start if there was none. Later prompts have
+        both lanes too. An empty name ends the comparison, and begins the prompt again without side A.
         """
 
     def step(self) -> None:
@@ -209,7 +209,7 @@ class Source(Protocol):
 
     @property
     def speed(self) -> float:
-        """1 is the speed of the machine or of the recorded run."""
+        """Relative speed: 1 is the speed of the machine or of the recorded run."""
 
     @property
     def paused(self) -> bool: ...
@@ -220,7 +220,7 @@ class Source(Protocol):
 
     @property
     def lost(self) -> DecoderError | None:
-        """Why a recording was not kept, such as a full disk."""
+        """The error that ended the recording early, for example a full disk."""
 
     def start(self) -> None: ...
 
@@ -232,7 +232,7 @@ class Source(Protocol):
     def set_paused(self, *, paused: bool) -> None: ...
 
     def go(self, step: int) -> None:
-        """Begins the prompt `step` places further; 0 begins the present prompt again."""
+        """Begins the prompt that is `step` prompts later; 0 begins the present prompt again."""
 
     def stop(self) -> None: ...
 
@@ -245,7 +245,7 @@ def bounded_speed(speed: float) -> float:
 
 
 def readable_speed(tokens_per_second: float) -> float:
-    """The highest power of two, at most 1, at which the text can be read."""
+    """The highest power of two from 1/64 to 1 at which the user can read the text, or else 1/64."""
     speed = 1.0
     while speed > _SLOWEST_TEXT and tokens_per_second * speed > SHOWN_PER_SECOND * 4 / 3:
         speed /= 2

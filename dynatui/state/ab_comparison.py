@@ -26,7 +26,7 @@ from dynatui.state.run_state import RunState
 
 _MOST_PAIRS = 64
 _MOST_BLOCKS = 2 * LOOKS[-1]
-"""Number of blocks of a pair from which on no further runs are kept."""
+"""Once a pair of settings has this number of blocks, no further runs are kept for the pair."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 
 Pairs: TypeAlias = Mapping[Pair, Mapping[str, Blocks]]
-"""Blocks by pair of settings and by the run's start time, which identifies the run; the latest pair is the last one."""
+"""Blocks by pair of settings and by the run's start time, which identifies the run; the pair compared last is last."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def blocks_of(pairs: Pairs, pair: Pair) -> Blocks:
 
 
 def with_run(pairs: Pairs, state: RunState) -> Pairs:
-    """`pairs` with the run in `state` as far as it is decoded; a run that a replay shows again counts once."""
+    """`pairs` and the decoded part of the run in `state`; a run that a replay shows again counts once."""
     if state.run is None:
         return pairs
     found, run = dict(pairs), state.run.started_at
@@ -91,7 +91,7 @@ def with_run(pairs: Pairs, state: RunState) -> Pairs:
 
 
 def _stretches(state: RunState) -> Iterator[tuple[Pair, Blocks]]:
-    """The settings of both sides in each stretch of text between turns of knobs, and the stretch's blocks. If a pair of
+    """The settings of both sides in each stretch of text between knob changes, and the stretch's blocks. If a pair of
     settings occurs again, its blocks include those of its earlier stretches.
     """
     for method, b in state.lanes.items():

@@ -22,7 +22,7 @@ from dynatui.state.tokens import Token, tokens_of
 WINDOW = 10
 """Number of rounds of the window for a method without a parameter `window`."""
 IN_A_ROW = 10
-"""Turns of a knob that are fewer rounds apart than this are joined, since so few rounds cannot show an effect."""
+"""Changes of a knob that are fewer rounds apart than this are joined: so few rounds cannot show an effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200
@@ -75,17 +75,17 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """True if the user turned the knob, False if the history rule did."""
+    """True for a change by the user, False for a change by the history rule."""
     token: int
     """Number of tokens of the text before the round."""
     first: int
-    """The first round under the earliest of the joined turns."""
+    """The first round after the earliest of the joined changes."""
     presses: int = 1
     acceptance: float | None = None
-    """Mean depth acceptance that caused a turn by the history rule; None for a turn by the user."""
+    """Mean depth acceptance that caused a change by the history rule; None for a change by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """This turn and `later` as one turn; None if the knobs differ or the turns are too far apart."""
+        """This change and `later` as one change; None if the knobs differ or the changes are too far apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
@@ -126,13 +126,13 @@ class LaneState(msgspec.Struct, frozen=True):
     user_settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as the user set it last, or else at the start of the run."""
     spans: tuple[tuple[int, Mapping[KnobName, float]], ...] = ()
-    """First token and `user_settings` of each stretch of text between turns by the user; only the newest stretches."""
+    """First token and `user_settings` of the newest stretches of text between the user's knob changes."""
     knobs: Knobs | None = None
-    """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
+    """Present, unrounded values of the knobs that rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
     """Evidence of losslessness over the rounds with sampled tokens."""
     draft_depths: tuple[AtDepth, ...] = ()
-    """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
+    """Agreement of draft and target at each depth of sampled trees, since the user's last knob change."""
     history: bool | None = None
     """Whether the history rule is on; None for a method without this rule."""
 
@@ -142,7 +142,7 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def in_force(self) -> Mapping[KnobName, float]:
-        """Present value of every knob: the exact value if rounds record it, else the value set last."""
+        """Present value of every knob: the unrounded value if rounds record it, else the value set last."""
         return self.settings if self.knobs is None else {**self.settings, **structs.asdict(self.knobs)}
 
     @property

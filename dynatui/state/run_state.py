@@ -1,4 +1,4 @@
-"""State of the run on the screen, and the user's turns in earlier runs: a pure fold of the engine's events and of
+"""State of the run on the screen, and the knob changes in earlier runs: a pure fold of the engine's events and of
 records of loading, prompts and failures. Makes foreign text safe for the terminal. Uses no widget, clock or thread.
 """
 
@@ -44,7 +44,7 @@ class EarlierRun:
 
 
 def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, ChangeEffect]]:
-    """Each turn with the figures before and after it; rounds after the next turn do not count."""
+    """Each knob change with the figures before and after it; rounds after the next knob change do not count."""
     for turn, following in zip_longest(turns, turns[1:]):
         before = lane.past[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)
@@ -144,7 +144,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.done and last and all(end.reason != "stopped" for end in self.ends.values())
 
     def chains(self, method: str) -> Chains:
-        """Chains of a method's rounds at temperature 0; if a prompt was decoded several times, of its last text."""
+        """Chains of a method's rounds at temperature 0; of a prompt's several texts, only the latest counts."""
         before = (by for prompt, by in self.chains_before.items() if prompt != self.prompt_text)
         return reduce(Chains.plus, (by.get(method, Chains()) for by in before), _greedy_chains(self.lanes[method]))
 

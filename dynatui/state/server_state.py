@@ -25,7 +25,7 @@ from dynatui.servers.attach.servers import KINDS, Kind
 
 HISTORY_LENGTH = 600
 _RECENT_S = 10.0
-"""How long a restart or replacement is reported."""
+"""Seconds for which a restart or replacement is reported."""
 
 Poll: TypeAlias = Reading | Gap
 
@@ -37,7 +37,7 @@ class ServerState:
     past: tuple[Poll, ...] = ()
     reading: Reading | None = None
     missing_since: float | None = None
-    """Time of the first of the present failed polls, in seconds since the session's start; None while polls succeed."""
+    """Start of the present series of failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
     missed: int = 0
     """Number of failed polls."""
@@ -47,11 +47,11 @@ class ServerState:
     restarted_at: float | None = None
     """Time of the last restart, in seconds since the start of the session."""
     replaced_at: float | None = None
-    """Time at which a server of another kind took the place of the server."""
+    """Time at which a server of another kind first answered at this address."""
     promise: Promise | None = None
     course: Course = field(default_factory=Course)
     findings: tuple[Finding, ...] = ()
-    """Findings from the newest metrics page."""
+    """Findings from the newest metrics page of the server."""
     request: RequestSent | None = None
     answer: Answer | None = None
 
@@ -70,7 +70,7 @@ class ServerState:
 
     @property
     def began_anew(self) -> bool:
-        """Whether the newest page is the first after a restart or a replacement of the server."""
+        """Whether the newest metrics page is the first after a restart or a replacement of the server."""
         return self.reading is not None and (self.reading.restarted or self.replaced_at == self.reading.t)
 
     @property
@@ -130,7 +130,7 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 
 
 def verdict(state: ServerState, *, final: bool) -> Findings:
-    """What is wrong at present; at the end of a session, also why the server could not be compared with its promise."""
+    """Present findings; if `final`, also why the server could not be compared with the figures of its profile."""
     missing = unchecked(state.seen, state.gap.reason if state.gap else "") if final and not state.findings else None
     kept = None if missing or state.promise is None else not state.findings
     return Findings(t=state.t, kept=kept, findings=(missing,) if missing else state.findings)

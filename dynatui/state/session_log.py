@@ -1,4 +1,4 @@
-"""Totals of a session of the monitor, of bounded size: its runs and prompts, and tokens and times under each setting.
+"""Totals of one session of the monitor, in bounded memory: runs, prompts, and tokens and times under each setting.
 
 Events that are played again after a step back in a recording count once.
 """
@@ -35,7 +35,7 @@ class LogLine:
     method: str
     figures: Figures
     counted: int
-    """Number of the run's rounds that are already included in the totals that are kept for each setting."""
+    """Number of the run's rounds that the totals for each setting already include."""
 
     def tells(self, other: "LogLine") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
@@ -75,7 +75,7 @@ class SettingRow:
     setting: KnobSetting
     alone: Tried
     measured: Measured | None
-    """None for the baseline, and for a setting that was never decoded side by side with the baseline."""
+    """None for the baseline, and for settings that were never compared with the baseline on the same text."""
     is_baseline: bool = False
 
     @property
@@ -84,14 +84,14 @@ class SettingRow:
 
     @property
     def tokens_per_round(self) -> float | None:
-        """Over the tokens that were compared with the baseline; without a comparison, over all rounds."""
+        """Mean over the tokens that were compared with the baseline; without a comparison, over all rounds."""
         if self.comparison:
             return self.comparison.b.tokens / self.comparison.b.rounds
         return self.alone.tokens / self.alone.rounds if self.alone.rounds else None
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Over the same tokens as `tokens_per_round`."""
+        """Rate over the same tokens as `tokens_per_round`."""
         return self.comparison.b.tokens / self.comparison.b.seconds if self.comparison else self.alone.rate or None
 
 
@@ -104,7 +104,7 @@ class SettingsTried:
 
     @property
     def fastest(self) -> KnobSetting | None:
-        """None if no setting is clearly faster than the baseline."""
+        """The fastest setting; None if no setting is clearly faster than the baseline."""
         found = {row.setting: row.comparison for row in self.rows if row.comparison}
         faster = {setting: each.rate.value for setting, each in found.items() if each.verdict == "faster"}
         return max(faster, key=faster.__getitem__, default=None)
@@ -119,17 +119,17 @@ class SessionLog:
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
     pairs: Pairs = field(default_factory=dict)
-    """Compared pairs of all runs before this one."""
+    """Compared pairs of all runs before the present run."""
     results: Results = field(default_factory=dict)
     counted: int = 0
-    """Number of this run's rounds that are already included in the totals, because the run was played before."""
+    """Number of the present run's rounds that the totals already include, because the run was played before."""
 
     @property
     def watched(self) -> str:
         return next(iter(self.state.lanes), "")
 
     def apply(self, record: Record, state: RunState) -> "SessionLog":
-        """`state` is the fold of all records, including this one."""
+        """`state` is the fold of all records so far, including `record`."""
         match record:
             case Prompt():
                 return replace(self, results=noted(self.results, self.state))

@@ -1,6 +1,6 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-Every 64th state is kept, since states share their parts; any other state is computed from the kept state before it.
+Every 64th state is stored (states share their parts); any other is computed from the stored state before it.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ class Viewpoint:
 
     @property
     def whole(self) -> RunState:
-        """The newest known state of the shown run, which may be later than the shown place."""
+        """The newest known state of the shown run, which may be later than the shown round."""
         if self._held_state is None:
             return self._watched(self._longest.state)
         return self._watched(self._newest_state or self._shown_run.state)
@@ -120,7 +120,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recording, and always at least the events that were played."""
+        """Folds `count` more events of the recorded `run`, and always at least the events that were played."""
         if run is not self._recorded:
             before = self.work.before if self.work.events[:1] == [*run[:1]] else self.work.state
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt, race=before.race))
@@ -135,7 +135,7 @@ class Viewpoint:
         self._chosen = method
 
     def place(self, known_rounds: int = 0) -> TimelinePosition:
-        """The shown place; `known_rounds` is the number of rounds in a recording, whether played or not."""
+        """The shown position; `known_rounds` is the number of rounds in a recording, whether played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
         of_this_run = self.live or self._shown_run in (self.work, self._foreseen)
@@ -151,7 +151,7 @@ class Viewpoint:
         self._held_state = None
 
     def look_at(self, rounds: int) -> None:
-        """Holds the view after round number `rounds` of the watched method, even if that round is not played yet."""
+        """Fixes the view at the end of round `rounds` of the watched method, even if this round is not played yet."""
         self.hold()
         if self._shown_run is self._foreseen and rounds > self._shown_run.rounds(self.state.watched):
             self._read_on(len(self._recorded))

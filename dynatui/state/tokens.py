@@ -18,7 +18,7 @@ from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
 FARTHEST = 1 << 15
-"""Repetitions are searched only in this number of newest tokens of the text, which bounds the time of a frame."""
+"""Repetitions are searched only in this number of newest tokens of the text, so that frames are drawn in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """Entries that each match spans, in order. A blank matches white space; a query without capitals ignores case."""
+    """The range of entries of each match. A blank matches any white space; a query without capitals ignores case."""
     words = query.split()
     if not words:
         return ()

@@ -1,4 +1,4 @@
-"""The effect of a turn of knobs: the rounds before and after it in one text, with intervals for correlated rounds. The
+"""The effect of a knob change: the rounds before and after it in one text, with intervals for correlated rounds. The
 intervals ignore that the rounds decode different tokens; `ab_comparison` compares settings over the same tokens.
 """
 
@@ -20,9 +20,9 @@ from dynatui.state.lane import IN_A_ROW, Change, LaneState, Sample
 Compared: TypeAlias = Literal["tokens_per_round", "tokens_per_second"]
 
 ROUNDS = IN_A_ROW
-"""Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
+"""Number of rounds compared before and after a knob change; changes that are fewer rounds apart are joined."""
 _NOISE = 1e-9
-"""Relative difference of two means that rounding may cause."""
+"""Relative difference between two figures that rounding errors may cause."""
 LABELS: dict[Compared, str] = {"tokens_per_round": "L-bar", "tokens_per_second": "tokens/s"}
 _LARGEST_LOGARITHM = 300.0
 
@@ -102,7 +102,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
 
 
 def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Half the width of a difference's interval, from the variance and the degrees of freedom of each side."""
+    """Half the width of the interval of log(B / A), from relative variance and degrees of freedom of each side."""
     variance = a[0] + b[0]
     if not variance > 0:
         return 0.0
@@ -124,19 +124,19 @@ def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | N
 @dataclass(frozen=True)
 class Consequence:
     marks: tuple[Change, ...]
-    """One turn per knob whose value has changed, from the old to the new value."""
+    """For each knob with a new value, one change from the old to the new value."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether all `ROUNDS` rounds after the turn are decoded."""
+        """Whether all `ROUNDS` rounds after the knob change are decoded."""
         return len(self.after) == ROUNDS
 
     @property
     def nodes(self) -> tuple[float, float] | None:
-        """Mean drafted nodes per round, before and after the turn."""
+        """Mean drafted nodes per round, before and after the knob change."""
         if not self.after:
             return None
         before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
@@ -144,12 +144,12 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """After minus before; empty while a side has fewer rounds than `ROUNDS`."""
+        """Figures after minus figures before the change; empty while a side has fewer rounds than `ROUNDS`."""
         return compared(self.before, self.after)
 
 
 def consequence(lane: LaneState) -> Consequence | None:
-    """The effect of the last turn; None if there is no turn or no round before it, or if the turn was undone."""
+    """The effect of the last knob change; None without a change, without a round before it, or if it was undone."""
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
@@ -164,7 +164,7 @@ def consequence(lane: LaneState) -> Consequence | None:
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """The turns joined into one per knob, except the history switch and knobs that are back at their first value."""
+    """One joined change per knob, except for the history switch and for knobs that are back at their first value."""
     marks = dict[str, Change]()
     for turn in turns:
         begun = marks.get(turn.name, replace(turn, presses=0))

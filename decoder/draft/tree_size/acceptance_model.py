@@ -1,7 +1,7 @@
 """Probability that the target accepts each of the draft's best tokens, learnt over all texts of a pair. The draft's
-probabilities are raised to a power, since greedy verification accepts only the most probable token; all tokens that
-were not drafted share one weight. Exponent and weight start from a prior and are updated by Newton steps, with
-exponential decay. Tokens that continue a repetition have a factor on their weight, learnt by familiarity class.
+probabilities are raised to a power, since greedy verification accepts only the target's most probable token; all tokens
+that were not drafted share one weight. Exponent and weight start from a prior and are updated by Newton steps, with
+exponential decay. The weight of a token that continues a repetition has a factor, learnt for each familiarity class.
 """
 
 import math
@@ -21,7 +21,7 @@ FAMILIAR = 0.8
 FAMILIAR_STEP = 0.2
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
-"""Bound of the absolute value of `gained`."""
+"""Upper bound of the absolute value of `gained`."""
 USUAL = (0.6, 0.15)
 """Prior mean acceptance probabilities of a node's first and second guess."""
 PRIOR_COUNT = 4.0
@@ -60,7 +60,7 @@ class AcceptanceModel:
         return [weight / whole for weight in weights]
 
     def log_shares(self, logprobs: Sequence[float]) -> list[float]:
-        """Logarithms of `shares` without the last entry, if all familiarity classes are 0."""
+        """Logarithms of all entries of `shares` but the last; only for tokens of familiarity class 0."""
         weights = [self.sharpness * logprob for logprob in logprobs]
         whole = math.log(math.exp(self.undrafted) + sum(map(math.exp, weights)))
         return [weight - whole for weight in weights]
@@ -101,7 +101,7 @@ class AcceptanceModel:
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual`; the first `count` of the tokens became nodes."""
+        """Updates `usual`. `shares`: acceptance probabilities of guesses, of which the first `count` became nodes."""
         first, second = self._sums
         self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
         self._count = DECAY * self._count + 1

@@ -1,6 +1,6 @@
-"""Tree size of `auto`: how much each round drafts, and from which source, for the most tokens per second. Time has a
-price: the number of tokens that the run commits in it. A level is drafted, and a node is kept, if its expected tokens
-exceed the price of its time, within the credit of `loss_limit` and DynaTree's growth rule.
+"""Tree size of `auto`: how many nodes a round drafts, and from which source, for the most tokens per second. Time has a
+price: the number of tokens that the run usually commits in this time. A level is drafted, or a node verified, if its
+expected tokens exceed the price of its time, and if the loss limit and DynaTree's growth rule allow it.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,11 +29,11 @@ from decoder.tree_rules import TreeRule
 DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
 MOST_NODES = HIGHEST_ROWS - 1
 MOST_TRIED = 4 * MOST_NODES
-"""From this many drafted nodes on, no further lookup guesses are added; the best nodes are selected later."""
+"""Once a tree has this many drafted nodes, it gets no further lookup guesses; the best nodes are selected later."""
 REMEMBERED = 4096
-"""Only this many tokens at the end of the prompt are searched for repetitions."""
+"""Number of tokens at the end of the prompt that are searched for repetitions."""
 _SHORTEST_S = 1e-9
-"""Least time of lookups that is learnt: a round's time minus the expected times of its other parts may be negative."""
+"""Lower bound on the lookup time that is learnt: the measured time is a difference, which may be negative."""
 _SLOPE_ROWS = 8
 """The price of one more verification row is averaged over this many additional rows."""
 
@@ -46,7 +46,7 @@ class TreeSizeController:
         text: Sequence[int] = (),
         pauses: LookupPauses | None = None,
     ) -> None:
-        """The text's rounds update `costs` and `acceptance`; `pauses` defaults to the pauses of greedy decoding."""
+        """The rounds of the text update `costs` and `acceptance`. The default of `pauses` is for greedy decoding."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
         """Acceptance of lookup guesses, for this text only, since texts differ in how much they repeat."""
@@ -63,12 +63,12 @@ class TreeSizeController:
         self._round = DraftedRound([self._repeats.here])
         self._following = FollowingRounds()
         self._until_probe = 0
-        """Plain rounds after the latest decision until a probe is due."""
+        """Number of plain rounds after the latest decision until a probe is due."""
         self._plain_left = self._plain_rounds = 0
-        """Plain rounds that may still follow a plain round without a decision, and plain rounds that have done so."""
+        """Number of further rounds that may be plain without a decision, and number of rounds that have been."""
 
     def stay_plain(self) -> bool:
-        """Whether the next round is plain without a decision, like the previous round; to be called once per round."""
+        """Whether the next round is plain like the previous one, without a decision; to be called once per round."""
         stays = self._plain_left > 0 and self.pauses.paused
         if stays:
             self._plain_left -= 1
@@ -80,14 +80,14 @@ class TreeSizeController:
         return stays
 
     def _learn_plain(self) -> None:
-        """Counts the plain rounds that followed a plain round; each of them has committed one token."""
+        """Counts the plain rounds without a decision; each of them has committed one token."""
         if rounds := self._plain_rounds:
             self.credit.wait(rounds, rounds)
             self.lookup_credit.wait(rounds, rounds)
             self._plain_rounds = 0
 
     def follow(self, rule: TreeRule) -> TreeRule | None:
-        """The rule of the next round if it follows the latest decision; None if the round needs a decision. To be
+        """The rule of the next round if this round uses the latest decision; None if it needs a new decision. To be
         called once per round.
         """
         limited = self._following.next_rule(rule)
@@ -96,7 +96,7 @@ class TreeSizeController:
         return limited
 
     def worth_verifying(self, path_logprobs: Sequence[float]) -> Sequence[int]:
-        """Nodes that are worth verifying in a round that follows a decision: ascending, the root included."""
+        """Nodes that are worth verifying in a round that uses an earlier decision: ascending, with the root."""
         if len(path_logprobs) <= self._following.limits.rows:
             return range(len(path_logprobs))
         gains = list(map(exp, path_logprobs[1:]))
@@ -128,7 +128,7 @@ class TreeSizeController:
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
             # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`.
-            # While lookups pause, `_repeats` is not used.
+            # It is not used while lookups pause.
             if not self.pauses.paused:
                 self._repeats.extend(self._unread)
                 self._unread.clear()
@@ -164,7 +164,7 @@ class TreeSizeController:
         return drafted.alone
 
     def _draft_adds(self, behind: int | None, probabilities: Sequence[float]) -> bool:
-        """Whether the draft model is worth its time beside a lookup chain with these path probabilities."""
+        """Whether the draft model is worth its time if a lookup chain has these path probabilities."""
         if behind is None or not self.credit.may_draft:
             return False
         levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
@@ -172,7 +172,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit, host_s: float) -> None:
-        """Begins a round whose gain or loss changes `credit`, and which takes `host_s` outside passes."""
+        """Begins a round whose gain or loss changes `credit`. `host_s`: the round's time outside passes."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -189,18 +189,18 @@ class TreeSizeController:
 
     @property
     def missed(self) -> int:
-        """Number of tokens of plain rounds since the draft model's last round, plus 1; updated in rounds that use the
-        model.
+        """Number of tokens of plain rounds since the last round that used the draft model, plus 1; updated when a round
+        uses the model.
         """
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether the time limit allows another draft pass of `level_s`, then a verification of `rows` rows."""
+        """Whether the round's time limit allows a draft pass of `level_s`, then a verification of `rows` rows."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Learns from the draft's guesses (best tokens, log-probabilities) for each token of `text`, which was decoded
-        without the draft. Older tokens than these are left out, since their acceptance predicts little.
+        without the draft. Earlier tokens are not used, since the acceptance of guesses for them predicts little.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -212,7 +212,7 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes worth a pass of the draft model; none if the pass costs more than its expected gain."""
+        """Those of `parents` that are worth a pass of the draft model; none if no pass is worth its time."""
         drafted, draft = self._round, self.costs.draft
         (first, second), row_price, paths = self.acceptance.usual, drafted.row_price, drafted.probabilities
         gains = [
@@ -229,8 +229,8 @@ class TreeSizeController:
     def add_children(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], breadth: Callable[[float], int]
     ) -> list[float]:
-        """Adds the best tokens as children with the next node numbers; `breadth` returns their number, given the
-        acceptance probability of the first token. Returns the acceptance probability of each child.
+        """Adds the best tokens as children of `parent`, with the next node numbers; returns the children's acceptance
+        probabilities. `breadth`: (acceptance probability of the first token) -> number of children.
         """
         drafted = self._round
         matches, familiar = [drafted.matches[parent]] * len(tokens), list[int]()
@@ -249,8 +249,8 @@ class TreeSizeController:
         return accepted
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """Adds those lookup guesses that are not yet children of `parent` and are worth a verification row, with the
-        next node numbers; returns their tokens and acceptance probabilities.
+        """Adds the lookup guesses that are worth a verification row and are not yet children of `parent`, with the next
+        node numbers; returns their tokens and acceptance probabilities.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         model_guesses, above, first = (
@@ -276,7 +276,7 @@ class TreeSizeController:
         return tokens, shares
 
     def keep(self) -> list[int]:
-        """Nodes worth verifying, ascending; the parent of a kept node is kept."""
+        """Nodes worth verifying, ascending; if a node is among them, its parent is too."""
         drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
         _, *verify_s = self.costs.verify.by_rows(len(drafted.probabilities))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
@@ -285,7 +285,7 @@ class TreeSizeController:
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """`burst`: the accepted tokens and the bonus token."""
+        """`burst`: the round's accepted tokens, then the bonus token."""
         self._unread += burst
         if self._plain_rounds or self._following.learn(len(burst)):
             return
@@ -310,7 +310,7 @@ class TreeSizeController:
                 self._plain_left = min(MOST_FOLLOWING, self._until_probe)
 
     def _learn_followed(self) -> None:
-        """Updates credit and costs with the rounds that followed the decision before this one."""
+        """Updates credit and costs with the rounds that used the decision before this one."""
         costs, past = self.costs, self._following.take()
         if not past:
             return
@@ -322,8 +322,8 @@ class TreeSizeController:
                 self._learn_times(followed.calls, followed.rows, *followed.times_s)
 
     def _let_follow(self, round_s: float) -> None:
-        """Lets further rounds follow the decision of a round that takes `round_s`, while the credit allows them; no
-        round follows while lookups draft or costs are not settled.
+        """Lets further rounds use the decision of a round that takes `round_s`, while the credit allows it. No round
+        does so while lookups draft or costs are not settled.
         """
         costs, drafted = self.costs, self._round
         if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
@@ -333,7 +333,7 @@ class TreeSizeController:
         self._following.begin(limits, self.credit.tokens, max(1.0, round_s / costs.plain_s()))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:
-        """Updates the acceptance models; returns the number of tokens that only lookups guessed."""
+        """Updates the acceptance models; returns the number of tokens that were guessed only by lookup."""
         drafted, node, looked_up = self._round, 0, 0
         for token in burst:
             following: int | None = None
@@ -341,7 +341,7 @@ class TreeSizeController:
                 guess = lookups.guess
                 self.lookups.learn(guess.logprobs, guess.shares, _index(token, guess.tokens), guess.familiar)
                 following = lookups.first + lookups.tokens.index(token) if token in lookups.tokens else None
-                # In a plain round nothing is drafted, and a right guess shows that lookups would add a token.
+                # A plain round drafts nothing; a right guess then shows that lookup would have added a token.
                 looked_up += following is not None or (not drafted.model_guesses and token == guess.tokens[0])
             if model_guesses := drafted.model_guesses.get(node):
                 chosen = _index(token, model_guesses.tokens)
@@ -375,7 +375,7 @@ class TreeSizeController:
         *,
         looked_up: bool = False,
     ) -> None:
-        """In a round with lookup guesses (`looked_up`), draft passes count with their expected time."""
+        """`looked_up`: whether the round has lookup guesses; its draft passes then count with their expected time."""
         costs = self.costs
         if max(calls, default=0) > HIGHEST_ROWS:
             return
@@ -395,14 +395,14 @@ class TreeSizeController:
         costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, calls: Sequence[int], draft_s: float) -> None:
-        """Scales the expected times of all draft passes of a round by one ratio."""
+        """Scales the expected times of all draft passes of a round by the same ratio."""
         first_s, levels_s = self._draft_s(calls)
         ratio = draft_s / (first_s + levels_s)
         self.costs.draft.learn(calls[1:], ratio * levels_s)
         self.costs.catch_up.learn(calls[:1], ratio * first_s)
 
     def _draft_s(self, calls: Sequence[int]) -> tuple[float, float]:
-        """Expected seconds of a round's first draft pass, and of all later ones."""
+        """Expected seconds of a round's first draft pass, and of all its later draft passes together."""
         return sum(map(self.costs.catch_up.seconds, calls[:1])), sum(map(self.costs.draft.seconds, calls[1:]))
 
 

@@ -1,5 +1,5 @@
 """Seconds of a draft level or a verification by number of rows, from measurements at a few sizes. Each round scales the
-whole curve, so it adapts quickly if the text grows or the machine slows down; its shape changes slowly.
+whole curve, so the curve adapts quickly if the text grows or the machine slows down; its shape changes slowly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,16 +10,16 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, TreePlan
 
 HIGHEST_ROWS = 65
-"""Largest number of rows that a round verifies: the root and the drafted nodes."""
+"""Largest number of rows that a round verifies: the root and the drafted nodes that are kept."""
 PACE_STEP = 0.1
-"""The whole curve is scaled by (measured / expected time) ** PACE_STEP after each round."""
+"""After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
 SELDOM_STEP = 0.3
-"""Replaces `PACE_STEP` for the curve of plain rounds, which are rare."""
+"""Replaces `PACE_STEP` for the curves of plain rounds and of lookups, which are seldom updated."""
 SHAPE_STEP = 0.02
-"""Exponent of the ratios measured / expected time that scale the measured size nearest to a round's size."""
+"""Exponent of the ratios measured / expected time by which the time at the nearest measured size is scaled."""
 RESHAPED_EVERY = 32
 SETTLED = 24
-"""Updates after which a curve no longer reflects errors of its initial measurement."""
+"""Number of updates after which a curve no longer reflects errors of its initial measurement."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call has a bounded effect."""
 PLAN_STEP = 0.15
@@ -69,7 +69,7 @@ class RowCostCurve:
         return [self._pace * seconds for seconds in self._shape[: most_rows + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """`calls`: rows of each call; `seconds`: total time of all calls. Returns the factor on the whole curve."""
+        """`calls`: rows of each call; `seconds`: their total time. Returns the factor that scaled the whole curve."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -131,7 +131,7 @@ class Costs:
     """
 
     def plain_s(self) -> float:
-        """Seconds of a plain round, at most those of a one-row verification after drafting."""
+        """Seconds of a plain round, or of a one-row verification after drafting if these are fewer."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -142,14 +142,14 @@ class Costs:
 
 
 class SizeTimes:
-    """EMA of seconds by size. An unseen size has those of the nearest seen size, scaled if `proportional`."""
+    """EMA of seconds by size. An unseen size gets the time of the nearest seen size, scaled if `proportional`."""
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """Seconds of a size; 0 before the first round."""
+        """Estimated seconds of a size; 0 before the first round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda timed_size: abs(timed_size - size))

@@ -1,5 +1,5 @@
 """Measures draft and target passes in alternation, as in a round, since a draft pass is slower after a target pass than
-after another draft pass. Takes less than two seconds; beyond the largest measured size, times are extrapolated.
+after another draft pass. This takes less than two seconds. Beyond the largest measured size, times are extrapolated.
 """
 
 from collections import defaultdict
@@ -18,29 +18,29 @@ from decoder.system.computing_clock import ComputingClock
 
 VERIFIED_ROWS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
 DRAFTED_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32, 64)
-"""Measured row counts, ascending: a pass is slower after a much larger pass, which evicts its weights from caches."""
+"""Measured numbers of rows, ascending: after a much larger pass, weights are not in caches, so a pass is slower."""
 UNSETTLED = 3
-"""Discarded passes of one row after the largest pass; cold caches make them up to twice as slow as in decoding."""
+"""Discarded one-row passes after the largest pass: cold caches make them up to twice as slow as in decoding."""
 REPEATS = 15
 LIMIT_S = 0.5
-"""After this time, no further repetition of all measurements begins."""
+"""Seconds after which no further repetition of all measurements begins."""
 LATEST_S = 1.5
-"""After this time, no further size is measured."""
+"""Seconds after which no further size is measured."""
 HOST_SHARE = 0.03
 """Initial estimate of the time outside passes, and of the time of lookups, as a fraction of a plain round."""
 NOTHING = {1: 0.0}
-"""Times of passes that are never made."""
+"""Times by number of rows, for passes that are never made."""
 
 
 class DeviceClock(Protocol):
     def now(self) -> float:
-        """Seconds since a fixed moment, read after the device has finished its work."""
+        """Seconds since a fixed moment; waits until the device has finished its work."""
 
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: DeviceClock | None = None) -> Costs:
-    """Costs on a text of about `rows` tokens. The default clock stops while the thread waits for a processor, so the
-    time limits allow as many repetitions on a busy machine as on an idle one.
+    """Measures costs on a text of about `rows` tokens. The default clock stops while the thread waits for a processor,
+    so the time limits allow as many repetitions on a busy machine as on an idle machine.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or ComputingClock(pair.target.device)
@@ -76,7 +76,7 @@ def measure_costs(pair: Pair, rows: int, clock: DeviceClock | None = None) -> Co
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """The second shortest time: disturbances only add time."""
+    """The second shortest of several times, since disturbances only add time."""
     return sorted(times)[:2][-1]
 
 

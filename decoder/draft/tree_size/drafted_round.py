@@ -1,5 +1,5 @@
-"""State of one round of `auto`: the guesses of model and lookup with their acceptance probabilities, the drafted nodes,
-and the nodes worth verifying.
+"""State of one round of `auto`: the guesses of draft model and lookup with their acceptance probabilities, the drafted
+nodes, and the nodes worth verifying.
 """
 
 import math
@@ -14,8 +14,8 @@ from decoder.sampling.noise import TokenNoise
 SIBLINGS = 4
 DEEPEST = 64
 SHARPNESS, UNDRAFTED = 1.0, 2.0
-"""Prior means for lookup guesses. Exponent 1 leaves their shares unchanged. With log-weight 2, all tokens that are not
-guessed together weigh more than three times as much as a guess with share 1 in familiarity class 1.
+"""Prior means in the acceptance model of lookup guesses. Exponent 1 leaves their shares unchanged. With log-weight 2,
+the other tokens have more than three times the weight of a guess with share 1 in familiarity class 1.
 """
 
 
@@ -24,7 +24,7 @@ def acceptance_of_lookups() -> AcceptanceModel:
 
 
 class LookupGuess:
-    """Lookup guesses for the next token at one node."""
+    """Lookup guesses for the next token after one node."""
 
     __slots__ = ("_acceptance", "_after", "_ahead", "_noise", "_position", "familiar", "logprobs", "shares", "tokens")
 
@@ -40,17 +40,17 @@ class LookupGuess:
             tokens, logprobs = [token for token, _ in following], [math.log(share) for _, share in following]
         self.tokens = tokens
         self.logprobs = logprobs
-        """Logarithm of the share among the continuations, plus the token's noise."""
+        """Logarithm of each guess's share among the continuations, plus the token's noise if `noise` is given."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity classes, by the length of the repeated suffix; the last entry is for all other tokens."""
+        """Familiarity class of each guess, by the repeated suffix's length; the last entry is for all other tokens."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Acceptance probabilities; the last entry is for all other tokens."""
+        """Acceptance probability of each guess; the last entry is for all other tokens."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """Guesses after `token`; None if this token did not follow the suffix earlier in the text."""
+        """Guesses for the token after `token`; None if `token` did not follow the suffix earlier in the text."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -59,7 +59,7 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Path probabilities of the chain of best guesses, down to `least`."""
+        """Path probabilities of the chain of best guesses, which ends before a path probability below `least`."""
         probabilities, probability = list[float](), 1.0
         guess: LookupGuess | None = self
         while guess is not None and len(probabilities) < DEEPEST:
@@ -72,8 +72,8 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Net gain of a chain at its best length: expected tokens minus the price of their time; 0 if no length pays.
-    `seconds`: additional time of a round with 1, 2, ... nodes, compared with a plain round.
+    """Net gain of a chain at its best length: expected tokens minus the price of their time; 0 if every length has a
+    loss. `seconds`: additional time of a round with 1, 2, ... nodes, compared with a plain round.
     """
     best = tokens = 0.0
     for probability, more_s in zip(probabilities, seconds, strict=False):
@@ -85,8 +85,8 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether a draft model's guesses, at the places where the lookup chain fails, gain more tokens than the model's
-    passes (`levels_s`) and nodes (`row_price` tokens each) cost.
+    """Whether the draft model's guesses, at positions where the lookup chain fails, are expected to gain more tokens
+    than the model's passes (`levels_s`) and nodes (`row_price` tokens each) cost.
     """
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):
@@ -117,7 +117,7 @@ class ModelGuesses:
     count: int
 
     def beside(self, tokens: Sequence[int], probabilities: Sequence[float]) -> list[float]:
-        """Acceptance probabilities of lookup guesses beside the model's guesses. A token that both guess has the
+        """Acceptance probabilities of lookup guesses, given the model's guesses. A token that both guess gets the
         model's probability. The other lookup guesses share the probability that the model leaves to other tokens, in
         proportion to `probabilities`, whose last entry is for all tokens that lookup does not guess.
         """
@@ -144,16 +144,16 @@ class DraftedRound:
     """State of a round; `matches` and `probabilities` have one entry per node."""
 
     matches: list[SuffixMatch]
-    """Longest suffix of the text followed by the node's path that occurs earlier in the text."""
+    """For each node, the longest suffix of (text, then the node's path) that occurs earlier in the text."""
     probabilities: list[float] = field(default_factory=lambda: [1.0])
     """Path probability of each node."""
     model_guesses: dict[int, ModelGuesses] = field(default_factory=dict)
     lookup_children: dict[int, LookupChildren] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
-    """Rows of each draft pass; the first pass reads text."""
+    """Number of rows of each draft pass; the first pass reads text."""
     alone: bool = False
     missed: int = 0
-    """Number of tokens of plain rounds since the draft model's last round, plus 1."""
+    """Number of tokens of plain rounds since the last round that used the draft model, plus 1."""
     draft_s: float = 0.0
     kept: list[int] = field(default_factory=lambda: [0])
     limit_s: float = 0.0
@@ -163,7 +163,7 @@ class DraftedRound:
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """Ascending indices of the items with the largest total gain minus the price of the total time; of items with equal
+    """Ascending indices of the items that maximise total gain minus the price of the total time; of items with equal
     gains, the first ones are preferred. `seconds`: total time of 0, 1, 2, ... items.
     """
     ranked = sorted(range(len(gains)), key=lambda index: -gains[index])

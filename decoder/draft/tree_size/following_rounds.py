@@ -1,6 +1,6 @@
-"""Rounds of `auto` that follow a decision: they use the prices of the decision in the form of limits on path
-probabilities. Deciding and learning take a notable part of a small model's round, so while lookups pause, only one
-round in a few needs a decision.
+"""Rounds of `auto` that follow an earlier decision: limits on path probabilities replace the prices of the decision.
+Deciding and learning take a notable part of a small model's round, so while lookups pause, only one round in a few
+makes a decision.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from itertools import pairwise, takewhile
 from decoder.tree_rules import TreeRule
 
 MOST_FOLLOWING = 48
-"""Largest number of rounds that follow a decision."""
+"""Largest number of rounds that follow one decision."""
 FURTHER = 0.8
 """Factor on the price of a level, since a level makes further levels possible."""
 TIMED = 8
-"""The next decision learns from the times of at most this many rounds, the latest ones."""
+"""Largest number of following rounds, the latest, whose times the next decision uses."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class PathLimits:
     kept: float
     """Least path probability of a node that is verified."""
     rows: int = 1
-    """Number of rows up to which no further row costs more than a node of probability `kept` is worth."""
+    """Number of rows up to which each further row costs at most as much as a node of probability `kept` gains."""
 
 
 def path_limits(usual: tuple[float, float], level_price: float, verify_prices: Sequence[float]) -> PathLimits:
-    """Limits at which a node is worth its price. Prices are in tokens: `level_price` of a draft pass, `verify_prices`
-    of verifications of 1, 2, ... rows. `usual`: mean acceptance probabilities of a first and a second guess.
+    """Limits above which a node is worth its price. Prices in tokens: `level_price` of a draft pass, `verify_prices` of
+    verifications of 1, 2, ... rows. `usual`: mean acceptance probabilities of first and second guesses.
     """
     first, second = usual
     row_price = (verify_prices[-1] - verify_prices[0]) / (len(verify_prices) - 1)
@@ -47,17 +47,17 @@ def path_limits(usual: tuple[float, float], level_price: float, verify_prices: S
 @dataclass(slots=True)
 class FollowedRound:
     calls: Sequence[int]
-    """Rows of each draft pass; empty if the context had no room."""
+    """Number of rows of each draft pass; empty if the context was full."""
     rows: int
     tokens: int = 0
     times_s: tuple[float, float, float] | None = None
-    """Drafting, verification and whole round; None while unknown, or if the round was disturbed."""
+    """Seconds of drafting, verification and whole round; None until known, or if a busy machine slowed the round."""
 
 
 class FollowingRounds:
     def __init__(self) -> None:
         self.current: FollowedRound | None = None
-        """None if the current round does not follow a decision."""
+        """The current round; None if it does not follow an earlier decision."""
         self._left = 0
         self._credit, self._round_tokens = 0.0, 1.0
         self.limits = PathLimits(0, 0)
@@ -86,7 +86,7 @@ class FollowingRounds:
         self._past.append(self.current)
 
     def learn(self, tokens: int) -> bool:
-        """Records the tokens of the current round; returns whether it follows a decision."""
+        """Records the number of tokens of the current round; returns whether the round follows an earlier decision."""
         if self.current is None:
             return False
         self.current.tokens = tokens

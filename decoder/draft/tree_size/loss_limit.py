@@ -1,6 +1,6 @@
 """The price of a second in tokens, the credit for drafting at a loss, and probes. A text starts with a credit, to which
 each round's gain over plain decoding is added. Without credit, or after poor guesses, rounds are plain; an occasional
-probe, which drafts to measure acceptance, decides whether credit is granted again.
+probe drafts to measure acceptance and decides whether credit is granted again.
 """
 
 from itertools import islice
@@ -10,34 +10,34 @@ from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
 CREDIT_OF_LOOKUPS = 2.5
-"""Initial credit of lookup-only rounds; low, since lookups in a repetitive text soon earn more."""
+"""Initial credit of lookup-only rounds; it is low, since lookups in a repetitive text soon gain credit."""
 TRUSTED = 0.625
 """Largest fraction by which earlier texts change the initial credit."""
 MUCH = 32.0
-"""Gain or loss of tokens in earlier texts from which on the initial credit changes by the fraction `TRUSTED`."""
+"""If earlier texts gained or lost this many tokens or more, the initial credit changes by the fraction `TRUSTED`."""
 CREDIT_A_TOKEN = 0.006
-"""Credit per committed token; if drafting never pays, this fraction of the time is lost in the long run."""
+"""Credit per committed token: if drafting always loses, this is the fraction of time that is lost in the long run."""
 MOST_CREDIT = 12.0
 STAKE = 0.5
-"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
+"""Fraction of the credit that one round may lose, so that a few rejected trees do not use up the credit."""
 LEAST_STAKE = 0.8
-"""Tokens that a round may lose even if `STAKE` allows less: no draft would fit into a smaller time limit."""
+"""Number of tokens that a round may lose even if `STAKE` allows less: with less, no round could draft."""
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability in the decision whether drafting may pay, since a wrongly negative
-decision ends drafting until the next probe.
+"""Factor on the recent acceptance probability in the decision whether drafting may pay. If this decision is wrongly
+negative, nothing is drafted until the next probe.
 """
 PATIENCE = 12
-"""Tokens without a draft before a probe; up to a third fewer if drafting has gained tokens in earlier texts."""
+"""Number of tokens without a draft before a probe; up to a third fewer if drafting gained tokens in earlier texts."""
 MOST_PATIENCE = 256
-"""Failed probes increase the number of tokens before the next probe, up to this number."""
+"""Failed probes increase the number of tokens before the next probe, at most to this number."""
 LONGEST_CHAIN = 8
-"""Longest chain considered in the decision whether drafting pays."""
+"""Length of the longest chain that is considered in the decision whether drafting pays."""
 MEMORY = 0.98
 """Decay per round of the running sums of tokens and seconds."""
 FIRST_TOKENS = 8.0
 """Initial value of the running sum of tokens."""
 PLAIN_EVERY = 64
-"""At least one of this many successive rounds is plain, so that the time of a plain round is measured."""
+"""At least one of this many consecutive rounds is plain, so that the time of a plain round is measured."""
 
 
 class LossLimit:
@@ -50,7 +50,7 @@ class LossLimit:
         self.tokens = self._first_credit * (1 + TRUSTED * self._trust)
         """The credit: number of tokens that drafting may still lose."""
         self.patience = self._least_patience
-        """Tokens without a draft after which a probe is due."""
+        """Number of tokens without a draft after which a probe is due."""
         self.may_pay = self._chain_may_pay()
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s() / acceptance.speedup
@@ -61,7 +61,7 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Tokens per second of the text so far, but at least those of plain decoding."""
+        """Tokens per second of the latest rounds, but at least those of plain decoding."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
@@ -70,7 +70,7 @@ class LossLimit:
 
     @property
     def plain_due(self) -> bool:
-        """Whether the next round, if it is no probe, must be plain so that the time of a plain round is measured."""
+        """Whether the next round must be plain, unless it is a probe, so that the time of a plain round is measured."""
         return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
@@ -92,7 +92,7 @@ class LossLimit:
         self._count(tokens, round_s)
 
     def earn(self, tokens: int, seconds: float, rounds: int = 1) -> None:
-        """Counts rounds with a draft; `seconds`: their total expected time."""
+        """Counts rounds with a draft and adds their gain to the credit. `seconds`: their total expected time."""
         self._since_plain += rounds
         self._count(tokens, seconds, rounds)
         gained = tokens - seconds / self._costs.plain_s()
@@ -102,8 +102,8 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def record_probe(self, probability: float, paid: float = 0.0) -> None:
-        """If drafting pays when this fraction (`probability`) of guesses is right, grants credit again, plus the
-        probe's cost `paid`; otherwise makes probes rarer.
+        """`probability`: fraction of the probe's guesses that were right. If drafting pays at this probability, grants
+        credit again, plus the probe's cost of `paid` tokens; otherwise makes probes rarer.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):
@@ -126,8 +126,8 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a chain of up to `LONGEST_CHAIN` guesses, each right with this probability, commits more tokens than
-        plain decoding in the same time.
+        """Whether a chain of some length up to `LONGEST_CHAIN`, whose guesses are each right with this probability,
+        commits more tokens than plain decoding in the same time.
         """
         tokens, step = 1.0, 1.0
         for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):

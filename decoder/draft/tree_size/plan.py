@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 DEPTHS = (2, 5, 12, 32)
-"""Draft levels. For constant acceptance probabilities up to 0.95, the best depth of this grid loses at most 2 % against
-any other.
+"""Numbers of draft levels. For constant acceptance probabilities up to 0.95, the best of these depths loses at most 2 %
+against any other depth.
 """
 SIZES = (8, 64)
-"""Verified rows, the root included. A GPU verifies 2 to 8 rows in equal time."""
+"""Numbers of verified rows, with the root. A GPU verifies 2 to 8 rows in equal time."""
 FIRST_HIT = 0.6
 """Prior probability that a token of level 1 is accepted."""
 PRIOR_ROUNDS = 2.0
 """Weight of the prior probabilities, in observed rounds."""
 UNSEEN = 0.1
-"""Prior effect of the next size in `SIZES`: this fraction of the accepted paths that would end at a level continues."""
+"""Prior gain of the next size in `SIZES`: it continues this fraction of the paths that end at a level without it."""
 DECAY = 0.97
 
 
@@ -51,7 +51,7 @@ class PathProbabilities:
         self._reached *= decay
 
     def expected(self, deepest: int) -> list[list[float]]:
-        """Expected accepted tokens by depth, from 0 to `deepest`, and by index in `SIZES`."""
+        """Expected number of accepted tokens: a list by depth, from 0 to `deepest`, of lists by index in `SIZES`."""
         counts = np.stack([self._tried, self._reached], -1).tolist()
         probabilities = [[1.0] * len(SIZES)]
         totals = [[0.0] * len(SIZES)]
@@ -70,7 +70,7 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Ranks of the accepted nodes, from 1, among all drafted nodes by descending path probability, then node number."""
+    """Ranks, from 1, of the accepted nodes among all drafted nodes, the most probable first (ties: lowest number)."""
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}
     return [by_node[node] for node in accepted]

@@ -13,7 +13,7 @@ from decoder.draft.tree_size.plan import DEPTHS, SIZES, TreePlan
 FADED = 0.5
 """Factor on earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Further rounds in which the best size is used without a new choice."""
+"""Number of further rounds that use the chosen size without a new choice."""
 PROBE = TreePlan(DEPTHS[0], SIZES[0])
 PROBES = 2
 """Number of rounds in a probe; the result of the first round is known while the second round runs."""
@@ -25,17 +25,17 @@ class PlanController:
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
-        """Plain rounds since the last round with a draft."""
+        """Number of plain rounds since the last round with a draft."""
         self._probing = 0
-        """Rounds of the probe that have not begun."""
+        """Number of rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Rounds of the probe whose result is not known yet, and rounds of the probe with an accepted guess."""
+        """Numbers of rounds of the probe: those without a known result, and those with an accepted guess."""
         self._plan_in_use: tuple[TreePlan, int] | None = None
-        """The best size, and the number of further rounds that use it."""
+        """The size chosen last, and the number of further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Depends on the first times, so it is created when they are known."""
+        """Created when the first times are known, since it depends on them."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> TreePlan | None:

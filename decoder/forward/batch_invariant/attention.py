@@ -1,8 +1,8 @@
 """Attention that is summed in float64 and rounded once, for Hugging Face modules.
 
-In a draft tree, the keys of a path lie at other places in the KV cache than the keys of the same tokens in plain text,
-so attention sums them in another order. In float64, the order changes only about the sixteenth digit; after rounding to
-half precision, the bits are equal except with negligible probability.
+In a draft tree, the keys of a path have other indices in the KV cache than the keys of the same tokens in plain
+decoding, so attention sums them in another order. In float64, the order changes only about the sixteenth digit; after
+rounding to half precision, the bits are equal except with negligible probability.
 """
 
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from decoder.forward.protocol import Ints, Mask, Wrapped
 from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"
-"""Name under which transformers' registry has the attention function of this module."""
+"""Name of this module's attention function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
 """Arguments that some families pass to their attention function; exact attention does not support them."""
 
 
 class ExactModule(Wrapped):
-    """A Hugging Face module with attention in float64; between passes, the module has its own attention function."""
+    """A Hugging Face module with attention in float64; its original attention function is restored after each pass."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError if the module's attention cannot be replaced."""

@@ -25,7 +25,7 @@ UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 
 @dataclass(eq=False)
 class Exact(Wrapped):
-    """Splits or pads passes to `sizes`, except passes over plain text, which all methods read in the same chunks."""
+    """Splits or pads passes to `sizes`, except those of `read`, since all methods read a text in the same chunks."""
 
     inner: Forward
     sizes: tuple[int, ...]
@@ -89,7 +89,7 @@ def refuse_float64(dtype: torch.dtype) -> None:
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     """Makes `forward` batch-invariant; `words` is the size of the vocabulary. Raises PairError if the logits of a tree
-    and of plain text differ in bits even if rows are computed one by one.
+    and of plain decoding differ in bits even if rows are computed one by one.
     """
     trial = SizeTrial(forward, words)
     tells = trial.tells()
@@ -97,7 +97,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # The smaller sizes may have agreed by chance. If a tree's logits then differ from plain text's, all passes are
+    # The smaller sizes may have agreed by chance. If a tree's logits then differ from plain decoding, all passes are
     # padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
@@ -121,7 +121,7 @@ class SizeTrial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits have more digits than half precision, whose rounding hides a changed order of summation."""
+        """Whether logits are more precise than half precision, where rounding hides a changed order of summation."""
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 
@@ -144,7 +144,7 @@ class SizeTrial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether each node of a small tree has the same bits as if its path were decoded as plain text."""
+        """Whether the logits of each node of a small tree have the same bits as in plain decoding of its path."""
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):

@@ -1,1 +1,1 @@
-"""Whole passes on a CPU by one compiled function: rows are independent of their neighbours, bit for bit."""
+"""Passes on a CPU, each by one compiled function; the bits of a row do not depend on the pass's other rows."""

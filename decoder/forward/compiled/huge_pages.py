@@ -1,5 +1,5 @@
-"""Memory in huge pages, where the operating system has them: with pages of 4 KB, a pass over the weights and the cached
-keys and values misses the TLB at every page. Knows tensors, but no models.
+"""Tensors in huge pages of memory, if the operating system supports them: with pages of 4 KB, reading the weights and
+the KV cache in a forward pass misses the TLB at every page. Independent of models.
 """
 
 import math
@@ -18,25 +18,25 @@ _LINE = 64
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor of at least a page is a mapping of its own, which is released with it."""
+    """A tensor of zeros. If it is at least as large as a huge page, it has its own memory mapping, released with it."""
     size = math.prod(shape) * dtype.itemsize
     if size < PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.zeros(*shape, dtype=dtype)
     mapping = mmap.mmap(-1, size + PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # A kernel without huge pages; the mapping then has small ones.
+    with suppress(OSError):  # On a kernel without huge pages, the mapping has small pages.
         mapping.madvise(mmap.MADV_HUGEPAGE)
     before = -torch.frombuffer(mapping, dtype=torch.uint8).data_ptr() % PAGE
     return torch.frombuffer(mapping, dtype=dtype, count=math.prod(shape), offset=before).view(*shape)
 
 
 class Pool:
-    """Tensors of any size side by side, so that small ones too are in huge pages; all are released together."""
+    """Memory that many tensors share, so that small tensors are in huge pages too; released with its last tensor."""
 
     def __init__(self) -> None:
         self._free = torch.empty(0, dtype=torch.uint8)
 
     def copied(self, tensor: Tensor) -> Tensor:
-        """The same numbers in memory of the pool, without gaps."""
+        """A contiguous copy of a tensor in the memory of the pool."""
         size = -(-tensor.nbytes // _LINE) * _LINE
         if size > len(self._free):
             self._free = zeros([max(CHUNK, -(-size // PAGE) * PAGE)], torch.uint8)

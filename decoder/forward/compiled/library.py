@@ -1,5 +1,5 @@
-"""The compiled library of passes, which `hatch_build.py` builds for each level of the instruction set. Knows the
-layouts of `passes.c`, and nothing of models.
+"""The compiled library of `passes.c`, which `hatch_build.py` builds for each level of the instruction set, and the
+layouts of its structs. Independent of how models are stored.
 """
 
 import ctypes
@@ -21,18 +21,18 @@ from decoder.sampling.settings import Sampling
 
 SOURCE = Path(__file__).with_name("passes.c")
 LEVELS = {"AVX512": "x86_64_v4", "AVX2": "x86_64_v3"}
-"""By torch's name of the CPU's capability; other x86-64 CPUs have the level `LEAST`."""
+"""Instruction set level by torch's name of the CPU's capability; other x86-64 CPUs have the level `LEAST`."""
 LEAST = "x86_64_v2"
 ENDINGS = {"win32": "dll", "darwin": "dylib"}
-"""By `sys.platform`; `so` elsewhere."""
+"""File ending of libraries by `sys.platform`; `so` on all other platforms."""
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 LOWEST, MOST = 1e-30, (1 << 31) - 1
-"""Temperature and number of tokens of a `TruncationStruct`."""
+"""Least temperature and largest top-k that a `TruncationStruct` gets."""
 ADVICE = "install dynatui again, with the same command"
 
 
 class MatrixStruct(Structure):
-    """A linear layer whose weights are stored in panels."""
+    """A linear layer; its weights are stored in panels, each of which has the weights of `columns` outputs."""
 
     _fields_ = (
         ("weights", c_void_p),
@@ -42,19 +42,19 @@ class MatrixStruct(Structure):
 
 
 class NormStruct(Structure):
-    """RMS norms have no bias."""
+    """A norm; `bias` is null for an RMS norm."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p))
 
 
 class TruncationStruct(Structure):
-    """A `Sampling` that is not greedy."""
+    """Temperature, top-k and top-p of a `Sampling`; see `_numbers`."""
 
     _fields_ = (("temperature", c_float), ("top_k", c_int32), ("top_p", c_double))
 
 
 class LayerStruct(Structure):
-    """A window of 0 tokens is none, and so is a norm of heads without a weight."""
+    """A layer; 0 as `window` means full attention, and a null weight of a query or key norm means no such norm."""
 
     _fields_ = (
         *((name, NormStruct) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
@@ -100,17 +100,17 @@ class PassStruct(Structure):
 class PassLibrary:
     functions: ctypes.CDLL
     columns: int
-    """Output columns of a panel."""
+    """Number of outputs of a panel."""
     lanes: int
-    """Columns of a vector."""
+    """Number of float32 values of a SIMD vector."""
     line: int
-    """Counters of a step."""
+    """Number of 4-byte counters reserved for each step of a pass, so that steps share no cache line."""
     queries: int
-    """Most rows whose attention a thread computes together."""
+    """Largest number of rows whose attention a thread computes at once."""
 
 
 def machine() -> str:
-    """The instruction set follows torch's choice, so ATEN_CPU_CAPABILITY also lowers the level of this library."""
+    """Name of the CPU's instruction set; its level is that which torch uses, so ATEN_CPU_CAPABILITY can lower it."""
     name = platform.machine().lower()
     if name in {"x86_64", "amd64"}:
         return LEVELS.get(torch.backends.cpu.get_cpu_capability(), LEAST)
@@ -122,13 +122,13 @@ def library_path() -> Path:
 
 
 def source_number(source: Path = SOURCE) -> int:
-    """Identifies the source text a library was built from."""
+    """Number that identifies a source file; a library returns the number of the file that it was built from."""
     return int.from_bytes(hashlib.sha256(source.read_bytes()).digest()[:4], "little") >> 1
 
 
 @functools.cache
 def library() -> PassLibrary | None:
-    """None if there is none, see `missing`."""
+    """The library for this CPU; None if `missing` gives a reason."""
     if missing():
         return None
     functions = ctypes.CDLL(str(library_path()))
@@ -147,7 +147,7 @@ def library() -> PassLibrary | None:
 
 @functools.cache
 def missing() -> str:
-    """Why there is no library for this CPU; empty if there is one."""
+    """Reason why no library can be used on this CPU; empty if one can."""
     path = library_path()
     if not path.exists():
         return f"dynatui was not built for this CPU: {path.name} is missing"
@@ -156,16 +156,16 @@ def missing() -> str:
 
 
 class BestTokens:
-    """Request for the `count` best tokens of each row of logits, and the memory for them: best first; of equal ones,
-    the lower id comes first. Scores are (logits + offsets) * factors.
+    """Request for the `count` best tokens of each row of logits, and memory for the result. The best token comes first;
+    of tokens with equal scores, that with the lower id. Scores are (logits + offsets) * factors.
     """
 
     def __init__(self, rows: int, count: int, *, own: bool = False) -> None:
-        """With `own`, also the tokens' log-probabilities by the logits alone."""
+        """With `own`, the result includes the tokens' log-probabilities by the logits, without offsets and factors."""
         numbers = c_float * (rows * count)
         tokens, logprobs, own_logprobs = (c_int32 * (rows * count))(), numbers(), (numbers if own else c_float * 0)()
         self._rows, self._count = rows, count
-        # Lists of views take a tenth of the time that slices of ctypes arrays take.
+        # Making lists from memory views takes a tenth of the time of slicing ctypes arrays.
         self._tokens: memoryview[int] = memoryview(tokens).cast("B").cast("i")
         self._logprobs: memoryview[float] = memoryview(logprobs).cast("B").cast("f")
         self._own: memoryview[float] = memoryview(own_logprobs).cast("B").cast("f")
@@ -181,7 +181,7 @@ class BestTokens:
         )
 
     def ask(self, estimate: Estimate | None) -> None:
-        """Sets factors and offsets, without truncation; None for the logits alone."""
+        """Sets the factors and offsets of an estimate, but not its truncation. If None, the scores are the logits."""
         self.struct.factors = self.struct.offsets = None
         if estimate is not None:
             self._factors[:] = [*estimate.factors]
@@ -195,8 +195,8 @@ class BestTokens:
             self.struct.offsets = ctypes.addressof(self._addresses)
 
     def lists(self) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-        """Of each row the tokens, their log-probabilities by the scores, and by the logits alone; NaN if its scores
-        have NaN or plus infinity, or no finite number.
+        """For each row: tokens, their log-probabilities by the scores, and (with `own`) by the logits. They are NaN if
+        the scores of the row have NaN or plus infinity, or no finite number.
         """
         tokens, logprobs, own = [*self._tokens], [*self._logprobs], [*self._own]
         parts = [slice(at, at + self._count) for at in range(0, len(tokens), self._count)]
@@ -204,12 +204,12 @@ class BestTokens:
 
 
 def best_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], best: BestTokens) -> None:
-    """Of float32 logits whose columns are adjacent."""
+    """Fills `best` for logits in the layout that `in_rows` makes."""
     library.functions.dynatui_best(logits.data_ptr(), logits.stride(0), *logits.shape, ctypes.byref(best.struct))
 
 
 def chosen_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
-    """The best token by logits plus offsets, the first of equal ones; -1 for a row without a choice."""
+    """Each row's token with the largest logit plus offset; of equals, the lowest id; -1 where `choices` would raise."""
     rows, vocabulary = logits.shape
     tokens = (ctypes.c_int32 * rows)()
     library.functions.dynatui_choices(
@@ -225,8 +225,8 @@ def truncated_offsets(
     settings: Sequence[Sampling],
     penalty: float,
 ) -> Float[Tensor, "N V"]:
-    """The offsets, minus the penalty for the tokens that truncation by each row's settings excludes: those that
-    `decoder.sampling.truncation.truncation_mask` excludes, up to rounding of the sum of probabilities.
+    """The offsets, minus the penalty for tokens that truncation by the row's settings excludes. These are the tokens
+    that `decoder.sampling.truncation.truncation_mask` excludes, up to rounding of the sum of probabilities.
     """
     rows, vocabulary = logits.shape
     weights, truncated = logits.new_empty(vocabulary + library.lanes), logits.new_empty(rows, vocabulary)
@@ -245,7 +245,7 @@ def truncated_offsets(
 
 
 def kept_token(library: PassLibrary, logits: Float[Tensor, "V"], offset: Float[Tensor, "V"], sampling: Sampling) -> int:
-    """The best token by logit plus offset, of those that truncation keeps; -1 for a row without a choice."""
+    """The token with the largest logit plus offset among those that truncation keeps; -1 as in `chosen_tokens`."""
     weights = logits.new_empty(len(logits) + library.lanes)
     truncation = TruncationStruct(*_numbers(sampling))
     addresses = logits.data_ptr(), offset.data_ptr(), ctypes.byref(truncation)
@@ -254,8 +254,8 @@ def kept_token(library: PassLibrary, logits: Float[Tensor, "V"], offset: Float[T
 
 
 def _numbers(sampling: Sampling) -> tuple[float, int, float]:
-    """Greedy decoding keeps all tokens. Larger numbers of tokens and lower temperatures than fit the fields change
-    nothing.
+    """Temperature, top-k and top-p within the ranges of the fields, which does not change the kept tokens. If the
+    sampling does not truncate, these numbers keep all tokens.
     """
     if not sampling.truncates:
         return 1.0, 0, 1.0
@@ -269,7 +269,7 @@ def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None
 
 
 def in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """In float32, the columns of a row side by side in memory."""
-    # Even where it changes nothing, a call of torch takes 15 us right after a pass.
+    """The logits in float32, with the columns of a row adjacent in memory; copied only if necessary."""
+    # Right after a pass, a call of torch takes 15 us even if it changes nothing, so unneeded calls are avoided.
     rows = logits if logits.dtype is torch.float32 else logits.float()
     return rows if rows.stride(-1) == 1 else rows.contiguous()

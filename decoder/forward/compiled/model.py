@@ -1,6 +1,6 @@
-"""A model of a native family whose passes the compiled library computes, with the threads that compute them. Arithmetic
-is float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification of a tree
-give the same logits, bit for bit. Knows no checkpoints.
+"""A model of a native family whose passes the compiled library computes, and the threads for these passes. Arithmetic
+is in float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification of a
+tree give the same logits, bit for bit. Independent of checkpoints.
 """
 
 import ctypes
@@ -30,10 +30,10 @@ from decoder.forward.taps import Native, Note
 class Helper:
     functions: ctypes.CDLL
     number: int
-    """The caller's thread is number 0."""
+    """Number of the thread, from 1; the thread that calls for a pass is number 0."""
     job: PassStruct = field(default_factory=PassStruct)
     caller_cpu: int = -1
-    """CPU on which the pass was begun; -1 if unknown."""
+    """CPU of the thread that began the pass; -1 if unknown."""
     asleep: bool = False
     wakeup: threading.Lock = field(default_factory=threading.Lock)
 
@@ -42,7 +42,7 @@ class Helper:
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
     def wake(self, job: PassStruct, caller_cpu: int) -> None:
-        """Unless the thread is still busy."""
+        """Makes the thread compute a part of a pass, unless it is still busy with another pass."""
         if self.asleep:
             self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
             self.wakeup.release()
@@ -57,8 +57,8 @@ class Helper:
 
 
 def leave_cpu(cpu: int) -> None:
-    """Some kernels, mostly of virtual machines, wake a thread on the CPU of the thread that wakes it even if another
-    CPU is idle; both then run at half speed.
+    """Moves the calling thread to another CPU. Some kernels, mostly in virtual machines, run a thread on the CPU of the
+    thread that woke it even if another CPU is idle; both threads then run at half speed.
     """
     if sys.platform == "linux" and (others := os.sched_getaffinity(os.getpid()) - {cpu}):
         os.sched_setaffinity(0, others)
@@ -73,7 +73,7 @@ class Team:
         self._busy = threading.Lock()
 
     def run(self, job: PassStruct, threads: int) -> None:
-        """With at most `threads` threads; with one if the others compute another pass."""
+        """Computes a pass with at most `threads` threads; with one thread if the team is computing another pass."""
         if threads == 1 or not self._busy.acquire(blocking=False):
             job.counters = None
             self._functions.dynatui_pass(ctypes.addressof(job))
@@ -91,16 +91,16 @@ class Team:
 
 
 SHARED_FROM = 1 << 23
-"""Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
+"""Least number of multiplications of a pass that several threads share; a smaller one ends before they wake up."""
 SPARE_KEYS = 256
 MADE_AT_ONCE = 1 << 16
-"""Number of logits in one allocation, if a pass has fewer."""
+"""Number of logits in one allocation, which serves several passes if each has fewer logits."""
 STEPS_PER_LAYER, FURTHER_STEPS = 8, 3
 """Upper bound of the steps of a pass: those of each layer, and those before and after the layers."""
 
 
 class Workspace:
-    """Buffers of one pass at a time, which grow with its rows and keys."""
+    """Buffers that one pass at a time uses; they grow to the largest numbers of rows and keys so far."""
 
     def __init__(self, model: "CompiledModel") -> None:
         self.job = PassStruct(model=ctypes.pointer(model.described))
@@ -111,7 +111,7 @@ class Workspace:
         self._model = model
         self._rows = self._keys = self._threads = self._rotated = 0
         self._rotations = torch.empty(0)
-        """Kept, since the job points to it."""
+        """This reference keeps the tensor in memory, since `job` has only its address."""
         self._new_logits: dict[int, list[Float[Tensor, "N V"]]] = {}
         self._read_rows, self._read_logits = 0, None
         self._best_tokens: dict[tuple[int, int, bool], BestTokens] = {}
@@ -122,12 +122,12 @@ class Workspace:
         return self._buffers["residual"]
 
     def new_logits(self, rows: int) -> Float[Tensor, "N V"]:
-        """Of the next pass: uninitialised, and no other pass's."""
+        """An uninitialised tensor for the logits of the next pass, which no other pass overwrites."""
         ready = self._new_logits.setdefault(rows, [])
         if not ready:
-            # Right after a pass, which replaces the contents of the CPU's caches, each call of torch takes 20 us.
+            # Several tensors are made at once: after a pass, which fills the CPU caches, a torch call takes 20 us.
             columns = self._model.columns
-            # Tensors made in inference mode could not be changed by a later caller outside of it.
+            # A caller outside inference mode could not modify tensors that were made in inference mode.
             with torch.inference_mode(mode=False):
                 ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
         logits = ready.pop()
@@ -135,7 +135,7 @@ class Workspace:
         return logits
 
     def best_tokens(self, rows: int, count: int, *, own: bool) -> BestTokens:
-        """For the next pass, whose logits only the compiled library reads; valid until the next call."""
+        """Memory for the result of the next pass, whose logits are not returned; valid until the next call."""
         if rows > self._read_rows:
             self._read_rows = rows
             self._buffer("logits", rows, self._model.columns)
@@ -147,7 +147,7 @@ class Workspace:
         return self._best_tokens[key]
 
     def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:
-        """`position`: the largest one of the pass."""
+        """Enlarges the buffers if a pass needs it; `position` is the largest position of the pass."""
         model, columns = self._model, self._model.library.columns
         if position >= self._rotated:
             self._rotations = model.rotation.table(position)
@@ -166,7 +166,7 @@ class Workspace:
             self._buffer("hidden", rows, padded(model.inner, columns))
         if keys > self._keys or threads > self._threads:
             self._keys, self._threads = max(self._keys, keys + SPARE_KEYS), max(self._threads, threads)
-            # `passes.c` writes up to one vector of numbers behind the last score.
+            # `passes.c` writes up to one vector of numbers after the last score.
             self.job.scores_stride = self._keys + columns
             self._buffer("scores", self._threads * model.library.queries, self.job.scores_stride)
         if threads > 1:
@@ -190,30 +190,30 @@ class CompiledModel(Native):
     windows: Windows
     layers: int
     inner: int
-    """Number of columns of the MLP's hidden rows."""
+    """Width of the MLP's intermediate layer."""
     described: ModelStruct
     held: Sequence[object]
-    """Owners of the memory that `described` points to."""
+    """Objects that own the memory to which `described` points."""
     weights: int
     """Number of weights of all matrices."""
     weight_bytes: int
-    """Size of all matrices as stored."""
+    """Size of all matrices in bytes, as stored."""
     notes: Mapping[int, Note] = field(default_factory=dict)
     spaces: list[Workspace] = field(default_factory=list)
-    """Workspaces that no pass uses."""
+    """Workspaces that no pass uses at present."""
     vocabulary: int = field(init=False)
     columns: int = field(init=False)
     """Length of a row of logits in memory, with padding."""
     team: Team = field(init=False)
 
     def __post_init__(self) -> None:
-        # Right after a pass, even reading the shape of a tensor takes 10 us.
+        # Sizes are stored, since right after a pass even reading the shape of a tensor takes 10 us.
         self.vocabulary = len(self.embedding)
         self.columns = padded(self.vocabulary, self.library.columns)
         self.team = team(self.library)
 
     def noting(self, notes: Mapping[int, Note]) -> "CompiledModel":
-        """The notes are called after the pass."""
+        """As `Native.noting`, but all notes are called after the pass."""
         return replace(self, notes=notes, spaces=[])
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -252,7 +252,7 @@ class CompiledModel(Native):
     def _best(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int, ranking: Ranking
     ) -> Best:
-        """Within the pass if the ranking allows it."""
+        """Ranks within the compiled pass if the ranking allows it, else from the returned logits."""
         if ranking.needs_logits:
             space, logits = self._logits(cache, tokens, positions, visible, first_logits)
             best = ranking.of(logits)
@@ -311,7 +311,7 @@ class CompiledModel(Native):
 
 
 def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctypes.c_void_p]":
-    """Those without a tensor are null."""
+    """Addresses of the tensors 0 to `count` - 1; null for missing tensors."""
     return (ctypes.c_void_p * count)(*(tensors[at].data_ptr() if at in tensors else None for at in range(count)))
 
 

@@ -1,8 +1,8 @@
 """Weights of a native family in the layout of the compiled library.
 
-The weights of each panel of outputs stand together, input by input, in the narrowest dtype that holds them exactly: a
-bfloat16 checkpoint gives the logits of float32 arithmetic at half the bytes. Norms are not folded into the matrices,
-since rounding would change folded weights.
+A matrix is stored as panels of a few outputs each; in a panel, the weights of one input are adjacent. The dtype is the
+narrowest that represents all weights exactly, so that a bfloat16 checkpoint gives the logits of float32 arithmetic with
+half the memory. Norms are not folded into the matrices, since rounding would change folded weights.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
 from decoder.forward.layer_kinds import windows_of
 
 ACTIVATIONS = {"none": 2, "tanh": 3, None: 4}
-"""In `passes.c`, by the approximation of GELU; None stands for SiLU."""
+"""Numbers of activations in `passes.c`, by torch's name for the kind of GELU; None stands for SiLU."""
 Affine = tuple[Tensor, Tensor | None]
 
 
@@ -29,20 +29,20 @@ Affine = tuple[Tensor, Tensor | None]
 class Packing:
     source: ModelWeights
     columns: int
-    """Outputs of a panel."""
+    """Number of outputs of a panel."""
     lanes: int
-    """Outputs of a vector."""
+    """Number of outputs of a SIMD vector."""
     held: list[object] = field(default_factory=list)
-    """Owners of the memory at all addresses given out."""
+    """Objects that own the memory at all addresses that `address` has returned."""
     pool: Pool = field(default_factory=Pool)
-    """Of the matrices."""
+    """Memory of the matrices."""
     weights: int = 0
     """Number of weights of all matrices so far."""
     weight_bytes: int = 0
-    """Size of all matrices so far, without padding."""
+    """Size of all matrices so far in bytes, without padding."""
 
     def address(self, tensor: Tensor) -> int:
-        """The tensor is kept from now on."""
+        """Address of a tensor, which `held` keeps in memory from now on."""
         self.held.append(tensor)
         return tensor.data_ptr()
 
@@ -55,14 +55,14 @@ class Packing:
         return NormStruct(self.address(weight.float()), None if bias is None else self.address(bias.float()))
 
     def matrix(self, parts: Sequence[Affine], *, alternating: bool = False) -> MatrixStruct:
-        """One linear layer for several; its panels are those of the parts in succession, or one of each in turn."""
+        """One linear layer with the outputs of all parts in succession, or with alternating panels of the parts."""
         pairs = [(weight, weight.new_zeros(len(weight)) if bias is None else bias) for weight, bias in parts]
         if len(pairs) > 1 and not alternating:
             pairs = [(torch.cat([weight for weight, _ in pairs]), torch.cat([bias for _, bias in pairs]))]
         panels = [_panels(weight, self.columns) for weight, _ in pairs]
         weights = narrowed(torch.stack(panels, 1).flatten(0, 1) if len(panels) > 1 else panels[0])
         if weights.dtype is torch.bfloat16:
-            # Two vectors become one, lane by lane in turn; see `load_weights` in `passes.c`.
+            # Each two vectors are interleaved lane by lane; see `load_weights` in `passes.c`.
             weights = weights.unflatten(-1, (-1, 2, self.lanes)).transpose(-1, -2).reshape(weights.shape)
         biases = [_filled(bias, self.columns).float().view(-1, self.columns) for _, bias in pairs]
         bias = torch.stack(biases, 1).flatten()
@@ -75,7 +75,7 @@ class Packing:
 
 
 def compiled_model(source: ModelWeights, library: PassLibrary) -> CompiledModel:
-    """The weights are read layer by layer; they have at most 32 bits."""
+    """Makes a compiled model; its weights, of at most 32 bits each, are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     packing = Packing(source, library.columns, library.lanes)
     rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)
@@ -145,7 +145,7 @@ def narrowed(weights: Tensor) -> Tensor:
 
 
 def _by_part(affine: Affine, heads: Heads) -> Affine:
-    """[queries | keys | values] of a matrix that interleaves all three by head."""
+    """Reorders the outputs of a matrix that interleaves queries, keys and values by head: [queries | keys | values]."""
     weight, bias = affine
     order = torch.arange(len(weight)).view(heads.heads, 3, heads.width).transpose(0, 1).flatten()
     return weight[order], None if bias is None else bias[order]
@@ -156,6 +156,6 @@ def _panels(weights: Float[Tensor, "Y X"], columns: int) -> Float[Tensor, "P X C
 
 
 def _filled(rows: Float[Tensor, "Y *X"], columns: int) -> Float[Tensor, "Z *X"]:
-    """Rows of zeros are added up to a multiple of `columns`."""
+    """The rows, padded with rows of zeros to a multiple of `columns`."""
     missing = padded(len(rows), columns) - len(rows)
     return torch.cat([rows, rows.new_zeros(missing, *rows.shape[1:])]) if missing else rows

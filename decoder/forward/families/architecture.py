@@ -18,7 +18,7 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Types of RoPE with their parameters. In all these types, frequencies do not depend on the text's length."""
+"""Supported types of RoPE with their parameters; their frequencies do not depend on the text's length."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
 product. With a parallel residual, attention and MLP have the same normalised input, so a layer has only two products:
 one that computes [mlp | queries | keys | values], and one that takes [mlp | attention]. The two dimensions of a rotated
-pair are adjacent here, so that a rotation is one complex product; in Hugging Face's modules the two are half a head
-apart. Queries and keys are reordered in the same way, so attention scores are unchanged.
+pair are adjacent here, so that a rotation is one complex product; in Hugging Face's modules they are half the rotated
+dimensions apart. Queries and keys are reordered in the same way, so attention scores are unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -195,7 +195,7 @@ class Activation:
     """Activation function of the MLP."""
 
     in_place: Callable[[Tensor], Tensor]
-    """May overwrite its input."""
+    """The function, which may overwrite its input."""
     formula: Callable[[Tensor], Tensor]
     """The same function without in-place operations, for torch.compile."""
     approximate: str | None = None
@@ -260,7 +260,8 @@ def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads)
 
 @dataclass(frozen=True)
 class NativeLayer:
-    """A layer: x + attention(norm(x)) + mlp(norm(x)), or y = x + attention(norm(x)), then y + mlp(norm(y)).
+    """A layer with a parallel residual computes x + attention(norm(x)) + mlp(norm(x)). Any other layer computes
+    y + mlp(norm(y)), where y = x + attention(norm(x)).
 
     The fields `attended` and `normed` select torch's operators or Triton kernels.
     """

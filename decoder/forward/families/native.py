@@ -1,4 +1,4 @@
-"""A native model: passes of fixed or any shape, with half as many operations as a Hugging Face module's passes."""
+"""A native model: its passes, of fixed or any shape, have half as many operations as those of a Hugging Face module."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from decoder.forward.protocol import Ints, Mask
 from decoder.forward.taps import Native, Note
 
 ALIGNED = 8
-"""Masks are padded to a multiple of this number of columns for attention kernels, and matrices for half precision."""
+"""Alignment in columns that attention kernels need for masks, and fast products in half precision for matrices."""
 
 
 @dataclass(eq=False)
@@ -42,12 +42,12 @@ class NativeModel(Native):
     head: Linear
     rotary: Rotation
     rotation_matrices: RotationMatrices | None
-    """For rows in bfloat16, which has no complex numbers; None for other dtypes."""
+    """Makes rotations for rows in bfloat16, which has no complex numbers; None for other dtypes."""
     heads: Heads
     windows: Windows
     context: int
     own: "NativeModel | None" = None
-    """The model with its own layers, if the layers of this form were replaced, for example by Triton kernels."""
+    """The model with its original layers, if the layers of this form were replaced, for example by Triton kernels."""
     tables: dict[int, Tensor] = field(default_factory=dict)
     """Table of rotations for each store capacity; if layers have windows, the last column holds the positions. All
     tables are kept, since a CUDA graph reads the table with which it was captured.
@@ -65,8 +65,8 @@ class NativeModel(Native):
         return replace(self, layers=layers, own=self.plain)
 
     def by_size(self, forms: Mapping[int, "NativeModel"]) -> "NativeModel":
-        """The same model with a form for each range of numbers of rows. The keys of `forms` are the most rows of each
-        form; the form with the largest key computes larger passes too.
+        """The same model, whose passes choose one of `forms` by their number of rows. A key is the largest number for
+        its form; the form with the largest key computes larger passes too.
         """
         if len(set(forms.values())) == 1:
             return next(iter(forms.values()))
@@ -82,7 +82,7 @@ class NativeModel(Native):
 
     @property
     def plain(self) -> "NativeModel":
-        """The same model with its own layers."""
+        """The same model with its original layers."""
         return self.own or self
 
     @property
@@ -194,8 +194,8 @@ def windowed(
 def windowed_by_slot(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """`windowed` with slot numbers as positions of keys, for sliding windows longer than any tree is deep. The position
-    of a drafted row may be less than its slot number, but both numbers are in the windows of all nodes below the row.
+    """`windowed` with slot numbers as positions of keys, for sliding windows longer than any tree is deep. A drafted
+    row's slot number may exceed its position, but the windows of all its descendants contain both, so masks are equal.
     """
     return windowed(bias, queries, torch.arange(bias.shape[1], device=bias.device), windows)
 
@@ -217,7 +217,7 @@ class LayerBySize:
     """A layer that chooses its form by the number of rows in a pass."""
 
     forms: Mapping[int, Layer]
-    """Forms by the most rows that each computes, ascending; the last form computes all larger passes too."""
+    """Forms by their largest number of rows, ascending; the last form computes all larger passes too."""
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         fitting = (form for most, form in self.forms.items() if most >= len(rows))

@@ -1,5 +1,5 @@
 """Native families: models whose weights and configuration are fully known, so that they run without Hugging Face's
-modules. Reads their weights by name, folds each norm into the matrices after it, and packs the matrices.
+modules. This module reads weights by name, folds each norm into the matrices after it, and concatenates matrices.
 """
 
 import math
@@ -34,7 +34,7 @@ HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Names of the norms before attention and before the MLP, the same in all families."""
 FIXED = 16.0
-"""Every kind of GELU maps this number to itself in every dtype; as a power of 2, it scales products exactly."""
+"""A number that every kind of GELU maps to itself in every dtype; a power of 2, so that scaling is exact."""
 COPIES = 3
 """Number of float32 copies of the largest layer while it is read: two for folding norms, and one for the result."""
 
@@ -137,7 +137,7 @@ class Matrix:
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """Folds the affine part of the norm `norm` into weight and bias."""
+        """Reads weight and bias, and folds the affine part of the preceding norm `norm` into them if it is given."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)

@@ -1,4 +1,4 @@
-"""Base class of KV caches that are contexts of llama.cpp, for models with and without states."""
+"""Base class of KV caches that are contexts of llama.cpp, for models with and without states, and their pool."""
 
 import weakref
 from abc import abstractmethod
@@ -16,18 +16,18 @@ SPARE_ROWS = 256
 """Rows reserved beyond the requested capacity, so that a cache seldom grows, since growth copies the cache."""
 IDLE = 2
 TIMED_ROWS = 256
-"""Most tokens of text that are read for a timed pass."""
+"""Largest number of tokens that are read as the text of a timed pass."""
 
 
 class Contexts:
-    """Contexts of one model. Unused contexts are kept, since making one takes longer than a round of a small model."""
+    """Pool of one model's contexts, which are reused: making one takes longer than a round of a small model."""
 
     def __init__(self, model: LlamaModel, sequences: int, *, half: bool) -> None:
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 
     def take(self, rows: int) -> Context:
-        """An empty context with room for at least `rows` rows."""
+        """An empty context for at least `rows` rows."""
         fitting = [context for context in self._idle if context.rows >= rows]
         if fitting:
             context = min(fitting, key=lambda each: each.rows)
@@ -48,7 +48,7 @@ class _Holder:
 
 
 class LlamaCache(KvCache):
-    """A cache in a context that the first pass makes; the tensor of `KvCache` stays empty."""
+    """A cache in a context that the first pass takes from `Contexts`; the tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
@@ -62,7 +62,7 @@ class LlamaCache(KvCache):
 
     @abstractmethod
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Appends and commits plain text; returns the logits after its last token, shape (V,)."""
+        """Appends tokens to the committed text; returns the logits after the last one, shape (V,)."""
 
     @abstractmethod
     def _move(self, small: Context, large: Context) -> None:
@@ -138,7 +138,7 @@ class LlamaCache(KvCache):
         return after
 
     def _make_room(self, rows: int) -> None:
-        """Moves to a larger context if the current one lacks room for the capacity, or for `rows` more rows of text."""
+        """Moves to a larger context if the current one is too small for the capacity or `rows` more rows of text."""
         needed = max(self._capacity, self.length + self._drafted.cells + rows)
         small = self._held.context
         if small is None or needed <= small.rows:
@@ -170,7 +170,7 @@ class LlamaCache(KvCache):
 
 
 def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
-    """Parents of new rows, from `Forward.forward`'s mask. Raises ValueError if a row does not see exactly one path."""
+    """Parents of new rows, from `Forward.forward`'s mask. Raises ValueError unless each row attends to one path."""
     known, count = len(drafted.rows), len(visible)
     if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():
         raise ValueError(f"a mask of {visible.shape[1]} columns does not fit {known} drafted and {count} new rows")

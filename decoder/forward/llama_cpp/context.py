@@ -52,7 +52,7 @@ class LlamaModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers keep a state, which cannot go back to an earlier token."""
+        """Whether some layers have a state, which cannot be reset to an earlier one."""
         return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
 
 
@@ -92,7 +92,7 @@ class Context:
                 f"llama.cpp cannot allocate a KV cache of {rows} rows: {why}; give fewer --max-new-tokens"
             )
         self._handle: int = handle
-        # The finalizer holds the model, so that the model is freed after its contexts.
+        # The finalizer references the model, so that the model is freed after its contexts.
         weakref.finalize(self, _free, self._library, handle, model)
         _require_sizes(self._library, handle, sizes)
         self.rows: int = sizes["n_ctx"]

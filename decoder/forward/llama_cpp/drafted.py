@@ -32,7 +32,7 @@ class Copy:
 
 @dataclass
 class LlamaPass:
-    """One pass of llama.cpp, and the calls before it."""
+    """One pass of llama.cpp, and the calls that must precede it."""
 
     cut: bool = False
     """Whether the rows of sequence 0 after the text are dropped first."""
@@ -67,7 +67,7 @@ class DraftedRows(ABC):
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
         """Adds rows, which are not in the cache yet; returns their numbers. Raises ValueError if a row's position is
-        not the next one after its parent's; llama.cpp would compute such a row wrongly, or refuse it.
+        not its parent's position plus 1; llama.cpp would compute such a row wrongly, or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):
@@ -113,7 +113,7 @@ class Sequences(DraftedRows):
     def restart(self, length: int) -> None:
         super().restart(length)
         self.holders: dict[int, int] = {}
-        """For each cached row, one sequence that holds it and all rows above it."""
+        """For each cached drafted row, a sequence that holds the row and all its ancestors."""
         self._ends = {0: TEXT}
         """Last row of each sequence in use."""
         self._free = list(range(self._count - 1, 0, -1))
@@ -168,7 +168,7 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: LlamaPass) -> None:
-        """Keeps the sequence that holds `parent`, and sequence 0, cut to the text unless it holds `parent`."""
+        """Frees all sequences but 0 and that which holds `parent`; cuts 0 to the text unless it holds `parent`."""
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT
@@ -186,7 +186,7 @@ STATES = 16
 
 
 class Paths(DraftedRows):
-    """Sequences of a model with states: one for each path, since a state cannot go back to an earlier token."""
+    """Sequences of a model with states: one for each path, since a state cannot be reset to an earlier one."""
 
     def __init__(self, count: int, most_rows: int) -> None:
         """Manages the sequences 1 to `count`."""
@@ -200,7 +200,7 @@ class Paths(DraftedRows):
         self.forget()
 
     def forget(self) -> None:
-        """Records that no sequence holds drafted rows any longer."""
+        """Records that no sequence holds drafted rows."""
         self.ends = {}
 
     @property

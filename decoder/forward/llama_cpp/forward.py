@@ -1,10 +1,10 @@
 """llama.cpp as a `Forward`: one pass verifies a tree, and a KV cache is a context of llama.cpp.
 
 If all layers attend to cached keys and values, paths share rows, and rows can be dropped. A model with states has a
-sequence for each path, since a state cannot go back: sequence 0 holds the text's state, and each draft path continues a
+sequence for each path, since a state cannot be reset: sequence 0 has the text's state, and each draft path continues a
 copy of this state. When a path is kept, the sequence that holds the longest prefix of this path replaces sequence 0.
 The remaining tokens of the path are pending: they are computed at the beginning of the next text or chain, or in a pass
-of their own before any other draft. When a text is cut, its state is computed from the snapshot: a copy of an earlier
+of their own before any other draft. When a text is cut, its state is computed from the snapshot, a copy of an earlier
 state of the text. Logits are computed and returned in float32. Independent of files and tokenizers.
 """
 
@@ -23,7 +23,7 @@ from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
 from decoder.forward.protocol import Forward, Ints, Mask
 
 SEQUENCES = 64
-"""Number of sequences of a model without states; paths that find no sequence are computed in further passes."""
+"""Number of sequences of a model without states; if there are more paths, further passes compute them."""
 
 
 class RowCache(LlamaCache):
@@ -74,7 +74,7 @@ class RowCache(LlamaCache):
 SNAPSHOT = STATES - 1
 """Sequence of a copy of an earlier state of the text."""
 MOST_PENDING = 16
-"""Most committed tokens, not yet in the text's state, that are computed in the same pass as a drafted chain."""
+"""Largest number of pending tokens that are computed in the same pass as a drafted chain."""
 
 
 class LlamaStateCache(LlamaCache):
@@ -85,9 +85,9 @@ class LlamaStateCache(LlamaCache):
         self._paths = Paths(SNAPSHOT - 1, MOST_ROWS)
         self._text: list[int] = []
         self._computed = 0
-        """Number of the text's first tokens that the state in sequence 0 covers; all later tokens are pending."""
+        """Number of leading tokens of the text that the state in sequence 0 covers; all later tokens are pending."""
         self._in_snapshot = 0
-        """Number of the text's first tokens that the snapshot covers; 0 if there is none."""
+        """Number of leading tokens of the text that the snapshot covers; 0 without a snapshot."""
 
     @property
     def _drafted(self) -> Paths:
@@ -140,8 +140,8 @@ class LlamaStateCache(LlamaCache):
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the old snapshot unless this covers a longer text; takes a
-        new snapshot. A text is usually cut again soon, and then only the tokens after the snapshot are computed again.
+        """Computes the state after the shortened text, from the old snapshot if this covers no more tokens; makes a new
+        snapshot. A text is usually cut again soon, and then only the tokens after the snapshot are computed again.
         """
         context = self._context
         context.drop(0)
@@ -165,7 +165,7 @@ class LlamaStateCache(LlamaCache):
 
 
 def _is_chain(visible: NDArray[np.bool_]) -> bool:
-    """Whether the new rows form one path from the text."""
+    """Whether the new rows form one path that begins at the text."""
     count = len(visible)
     return np.array_equal(visible[:, visible.shape[1] - count :], np.tri(count, dtype=np.bool_))
 

@@ -162,7 +162,7 @@ class LlamaLibrary:
     """llama.cpp's functions as attributes without their prefix `llama_`, and its latest error messages."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelError if the library cannot be loaded, lacks a function, or has other layouts."""
+        """Raises ModelError if the library cannot be loaded, lacks a function, or has unexpected struct layouts."""
         self._errors: deque[str] = deque(maxlen=ERRORS_KEPT)
         self._log = LogCallback(self._note)
         try:
@@ -185,7 +185,7 @@ class LlamaLibrary:
         self.log_set(self._log, None)
 
     def last_error(self) -> str:
-        """The latest error messages in one line, which are then forgotten."""
+        """The error messages since the last call, in one line; at most the latest `ERRORS_KEPT`."""
         messages, self._errors = list(self._errors), deque(maxlen=ERRORS_KEPT)
         return "; ".join(messages)
 

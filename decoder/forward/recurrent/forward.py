@@ -2,7 +2,7 @@
 one row per node.
 
 In a pass, each path begins with the states after the committed text. The module gets copies of these states through
-transformers' cache interface, because it updates some of them in place if it computes a single token.
+transformers' cache interface, because modules update some states in place when they compute a single token.
 """
 
 import copy
@@ -44,7 +44,7 @@ INDEXED_AXES = 3
 
 @dataclass(frozen=True)
 class _Lookup:
-    """A sequence whose items are made when they are read."""
+    """A sequence that computes each item on access."""
 
     item: Callable[[int], Any]
     count: int = 0
@@ -115,7 +115,7 @@ class StateLayers(Cache):
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
-        """True, so that modules call `update_conv_state` for single tokens too."""
+        """True, since modules would otherwise update states in place for single tokens, not by `update_conv_state`."""
         return True
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
@@ -275,8 +275,8 @@ class RecurrentForward(ModuleForward):
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether the module ignores the state before a pass over several tokens, so that it must get one token at a
-        time. In a trial, NaNs in the state then do not reach the logits.
+        """Whether the module ignores earlier states in a pass over several tokens, so that it must get one token at a
+        time. The trial writes NaNs to the states: if the module ignores them, the logits have no NaN.
         """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])

@@ -77,7 +77,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """Limits chunks, within the context, to the `tokens` tokens of the sequence to compute."""
+    """Within the context, chunks have at most `tokens` tokens, the length of the sequence to compute."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:
@@ -99,7 +99,7 @@ def _by_argument(module: nn.Module, size: int) -> Callable[[], None]:
 
 
 TRIED = (1, 2, 3, 4, 5, 6, 7)
-"""Token ids of the trial. A tensor whose second dimension is their number is taken to have one row per token."""
+"""Token ids of the trial. A tensor of shape (1, number of these ids, ...) is taken to have one row per token."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Owner:
     inputs: frozenset[int]
     """Indices of the tensors with one row per token, shape (B, T, ...), among all tensors in the module's arguments."""
     outputs: frozenset[int]
-    """Indices of such tensors among all tensors in the module's output."""
+    """Indices of the tensors with one row per token among all tensors in the module's output."""
 
     def rows_of(self, arguments: Any) -> list[Tensor]:
         return [tensor for number, tensor in enumerate(tensors_of(arguments)) if number in self.inputs]
@@ -174,7 +174,7 @@ def _rows(nested: Any) -> frozenset[int]:
 def by_paths(
     owners: Sequence[Owner], batch: PathBatch, drafted: Drafted, cache: Cache, *, stepwise: bool
 ) -> Iterator[None]:
-    """Within the context, owners compute the paths of `batch`, and their inputs are kept in `drafted`."""
+    """Within the context, owners compute the paths of `batch`, and `drafted` keeps the inputs of the owners."""
     hooks = _PathHooks(owners, batch, drafted, cache, stepwise, len(drafted.parents) - len(batch.places))
     handles = [
         handle

@@ -1,5 +1,5 @@
 """Paths of drafted rows, and the cache of a model with states. Rows are numbered from the first one after the committed
-text; a row's parent comes before it. A state cannot go back, so drafted rows never change committed states: the cache
+text; a row's parent comes before it. A state cannot be reset, so drafted rows never change committed states: the cache
 keeps the inputs of modules with states for each drafted row, and `keep` runs only these modules again over the accepted
 rows, unless the accepted rows are a complete path of the latest pass. Independent of model libraries.
 """
@@ -19,7 +19,7 @@ NO_PARENT = -1
 
 
 def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
-    """Appends the parents of N new rows to `parents`. Raises ValueError if a new row does not see exactly one path."""
+    """Appends the parents of N new rows to `parents`. Raises ValueError unless each attends to one path."""
     count, recent = visible.shape
     total = len(parents) + count
     drafted = min(recent, total)
@@ -116,7 +116,7 @@ class StateCache(KvCache):
         return super().nbytes + sum(state.nbytes for state in self.states.values())
 
     def keep(self, rows: Sequence[int]) -> None:
-        """The rows must be a path from the first row after the text."""
+        """The rows must be a path that begins directly after the committed text."""
         path = [row - self.length for row in rows]
         if path:
             self.states.update(self._after(path))
@@ -124,7 +124,7 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """Raises PairError if `length` would drop committed rows, since states cannot go back."""
+        """Raises PairError if `length` would drop committed rows, since states cannot be reset to earlier ones."""
         if length < self.length:
             raise PairError(
                 "a selector makes the draft read tokens again, which a draft whose layers keep states cannot do; leave "

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by any Hugging Face module. Independent of drafting and verification."""
+"""Passes of fixed shape by Hugging Face modules. Independent of drafting and verification."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class ModuleStatic(ModuleForward):
 
 
 class _SlotLayers(Layers):
-    """Writes new rows to slots. The module gets positions and mask, so it does not use the number of cached rows."""
+    """Writes new rows to slots. The number of cached rows is 0, since the module gets positions and mask instead."""
 
     def __init__(
         self, store: Float[Tensor, "L 2 H S D"], slots: Int[Tensor, "N"], positions: Int[Tensor, "N"], visible: int

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """Passes of fixed shape. Attention windows must slide, and exceed any tree's depth; see `windowed_by_slot`."""
+    """Passes of fixed shape. Attention windows must slide and be longer than trees are deep; see `windowed_by_slot`."""
 
     @property
     def windows(self) -> Windows: ...
@@ -42,7 +42,7 @@ class StaticForward(Protocol):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """`bias` is added to the scores of the first M slots."""
+        """Logits of rows whose keys and values go to `slots`; `bias` is added to the scores of the first M slots."""
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
@@ -53,8 +53,8 @@ def static_forward(model: "LanguageModel") -> StaticForward:
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """`static_forward` if the model's module cannot be loaded again. Else a native form, if possible, replaces the
-    model's current form, layer by layer if the current form is the module.
+    """Like `static_forward`, but if the model's module can be loaded again, a native form replaces the model's current
+    form in memory where possible; it replaces a module layer by layer.
     """
     if isinstance(model.runs_by, NativeModel):
         return model.runs_by
@@ -88,7 +88,7 @@ def empty(layer: Any) -> None:
 
 
 def _lacks(model: "LanguageModel", source: ModelWeights | None, *, beside: bool) -> str:
-    """Reason why no native model can be made (with `beside`, in addition to the current form); empty if one can."""
+    """Reason why no native model can be made, `beside` the current form if true; empty if one can be made."""
     if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"
@@ -107,7 +107,7 @@ def _read(model: "LanguageModel", source: ModelWeights) -> NativeModel:
 def visibility(
     start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows, which see the slots before `start` and, of the next M slots, those marked in `seen`.
+    """Attention bias of N rows: visible are the slots before `start`, and the slots from `start` on marked in `seen`.
 
     Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
     """

@@ -32,10 +32,10 @@ QUANTISATIONS: Mapping[int, str] = {
     21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
-"""Names by llama.cpp's numbers in `general.file_type`."""
+"""Names of quantisations by llama.cpp's numbers in `general.file_type`."""
 AGAIN = "download the file again, or choose another one"
 STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
-"""Entries of architectures whose layers carry a state from token to token."""
+"""Metadata entries of architectures whose layers carry a state from token to token."""
 BY_PATHS = "a sequence for each draft path"
 """How llama.cpp verifies drafts of models with states."""
 

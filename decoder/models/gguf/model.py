@@ -1,4 +1,4 @@
-"""Loads a GGUF file as a language model, whose passes and tokenizer llama.cpp computes."""
+"""Loads a GGUF file as a language model; llama.cpp computes the passes and tokenizes."""
 
 import ctypes
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ BYTES_OF_TOKEN = 16
 
 class GgufTokenizer:
     def __init__(self, file: GgufFile) -> None:
-        """Loads no weights."""
+        """Loads the vocabulary of a GGUF file, but no weights."""
         self._file = file
         self._model = LlamaModel(file.path, words_only=True)
         self._vocabulary, self._library = self._model.vocabulary, self._model.library
@@ -48,7 +48,7 @@ class GgufTokenizer:
             room = -count
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
-        """U+FFFD stands for bytes that form no whole character."""
+        """Text of the tokens, with U+FFFD in place of bytes that form no complete character."""
         ids = np.array(token_ids, np.int32)
         room = BYTES_OF_TOKEN * len(ids) + 1
         while True:

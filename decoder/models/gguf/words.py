@@ -9,7 +9,7 @@ from decoder.models.gguf.file import BY_PATHS, GgufFile, check_gguf, gguf_file
 MIB = 1 << 20
 FLOAT32_BYTES, FLOAT16_BYTES = 4, 2
 INTERVAL = "full_attention_interval"
-"""Entry of hybrid models: every n-th layer attends, and the others keep a state."""
+"""Metadata entry n of hybrid models: every n-th layer has attention, and the other layers keep a state."""
 
 
 def gguf_words(name: str) -> str:

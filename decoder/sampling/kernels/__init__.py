@@ -1,1 +1,1 @@
-"""Triton kernels equal in result to plain code in `decoder.sampling`; imported only when kernels are tried on a GPU."""
+"""Triton kernels with the results of `decoder.sampling`'s torch code; imported only when they are tried on a GPU."""

@@ -1,11 +1,10 @@
-"""Truncation by top-k and top-p without a sort, in one kernel; the plain reference is `DeviceTruncation`.
+"""Truncation by top-k and top-p without a sort, in one kernel; the reference in torch is `DeviceTruncation`.
 
-One program searches one row for the least logit that is kept, two bits of the logit's code at a time: first for top-k
-by numbers of tokens, then for top-p by float64 sums of probabilities. Before that, one pass over the row lists the best
-logits of each lane of tokens. These lists contain every logit above some floor, so they are searched in place of the
-row. The row itself is searched only if the result is not above the floor, as with thousands of equal logits.
-
-All sums have a fixed order. The kernel is independent of positions and of how the target chooses.
+A logit's code is an integer; codes have the order of logits. One program searches one row for the least logit to keep,
+two bits of its code at a time: for top-k by numbers of tokens, then for top-p by float64 sums of probabilities. First,
+one pass over the row lists the best logits of each lane of tokens. These lists contain every logit above some floor, so
+they are searched in place of the row, which is searched only if the result is not above the floor, as with thousands of
+equal logits. All sums have a fixed order. Independent of positions and of how the target chooses.
 """
 
 from dataclasses import dataclass
@@ -117,8 +116,9 @@ def _search(
     code_bits: tl.constexpr,
     block: tl.constexpr,
 ):
-    """The least code, of at least `floor`, for which the tokens with higher codes together weigh less than `limit`, and
-    their weight; `LEAST` if all tokens with codes from `floor` on weigh less. A token weighs 1 unless `weighted`.
+    """The least code, from `floor` on, such that all tokens with higher codes together weigh less than `limit`, and the
+    weight of these tokens; code `LEAST` if even all tokens from `floor` on weigh less. Without `weighted`, each token
+    weighs 1.
     """
     dtype: tl.constexpr = tl.float64 if weighted else tl.int32
     low, last = tl.full([], LEAST, tl.int32), tl.full([], LAST, tl.int32)
@@ -225,7 +225,9 @@ def exclude(
     best: tl.constexpr,
     block: tl.constexpr,
 ):
-    """Mask of one row: tokens with codes above the search's result are kept; of tokens with this code, the first."""
+    """Writes one row of the mask. Kept are all tokens with codes above the search's result, and as many with this code
+    as top-k and top-p allow, those with the lowest ids first.
+    """
     number = tl.program_id(0)
     row, mask_row = logits + number.to(tl.int64) * row_stride, mask + number.to(tl.int64) * vocabulary
     own, lists = settings + number * settings_stride, lists + number.to(tl.int64) * (best * block)
@@ -290,7 +292,7 @@ class SearchedTruncation:
     """Truncation by the kernel `exclude`, for logits in float32 or half precision."""
 
     settings: Float[Tensor, "N 3"]
-    """Settings of one row for all rows, or of each row; see `Truncating`."""
+    """Settings of each row, or one row of settings for all rows; see `Truncating`."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "SearchedTruncation":

@@ -4,7 +4,7 @@ A compiled pass has a fixed number of rows. The number of cache slots in the sto
 attention reads are dynamic, so that a growing text needs no recompilation. A pass of a size that was not compiled in
 advance runs uncompiled, so that no round waits for the compiler. torch.compile is not allowed to capture CUDA graphs
 itself, since its graphs would not allow writes to the KV store. If compilation fails, or the compiled passes are not
-faster, the plain passes are used.
+faster, the uncompiled passes are used.
 """
 
 import warnings
@@ -41,7 +41,7 @@ def by_torch(function: Pass) -> Pass:
 
 
 class Compiled:
-    """A `StaticForward` whose passes of some sizes are compiled; passes of other sizes run in the plain form."""
+    """A `StaticForward` whose passes of some sizes are compiled; passes of other sizes run uncompiled."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
@@ -87,8 +87,8 @@ def compile_pair(
     compile_pass: Compile = by_torch,
 ) -> None:
     """Compiles the passes of draft and target; the slots use each model's faster form. The smallest and the largest
-    pass are compiled and timed first, the others only if the first two are faster. If rounds with compiled passes write
-    another text than rounds on the host, both models keep their plain forms.
+    pass are compiled and timed first, the others only if these two are faster. If rounds with compiled passes write
+    another text than rounds on the host, both models keep their uncompiled forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)

@@ -1,7 +1,7 @@
 """State of one text's rounds, in device tensors with fixed addresses.
 
 Draft and verification read and write the state. The host reads the state through the report, an array of 64-bit
-numbers, of which some are integers and all others are float64.
+numbers, of which some entries are integers and all others are float64.
 """
 
 import math
@@ -24,18 +24,18 @@ from decoder.tree_rules import Growth, History, TreeRule
 TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB = range(6)
 """Indices of the lines of `DeviceState.nodes`; each column is a node. LEVEL: depth + 1, so 1 for the root; 0 for a
 column without a node. ROW: index of the node's row in the draft, undefined for a node without children. LOGPROB and
-OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB
-is sharpened or includes sampling noise."""
+OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's unmodified log-probability, defined only if
+LOGPROB is sharpened or includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Length of a verification's outcome: number of committed tokens, accepted node at each depth, token after each."""
+"""Length of an outcome: number of committed tokens, accepted node at each depth, target's choice after each node."""
 LARGEST = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
-"""Index in a report of the largest logits, one for each row of the verification."""
+"""Index in a report at which the target's largest logits begin, one for each row of the verification."""
 DRAFTED_FROM = LARGEST + MOST_NODES
 """Index in a report of the log-probability of the draft's first node."""
 REPORT = DRAFTED_FROM + 1
 SHARE_BITS = 57
-"""Fractional bits of a depth acceptance (accepted / drafted levels) as an integer. The float64 quotient is not rounded
-for trees of at most 32 levels, and the sum of up to 63 such integers fits in 64 bits.
+"""Fractional bits of a depth acceptance (accepted / drafted levels) as an integer. For trees of at most 32 levels, the
+conversion from float64 loses no bit, and the sum of up to 63 such integers fits in 64 bits.
 """
 LEVELS = DEEPEST + 2
 BEFORE = HEAD_ROWS + 1
@@ -61,7 +61,7 @@ class DeviceRule:
 
     def logarithmic(self) -> Growth[Tensor]:
         """The growth rule with logarithms of its thresholds. A threshold of 0 becomes the least finite float64, so that
-        impossible nodes, at minus infinity, are below it.
+        impossible nodes, whose log-probability is minus infinity, are below it.
         """
         logs = dict(zip(GROWTH, self._growth.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.growth, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
@@ -105,10 +105,10 @@ class DeviceState:
         self.committed: Int[Tensor, ""] = numbers[0]
         """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
-        """For each depth, from 0 (the root): the accepted node, and the token after it."""
+        """For each depth, from 0 (the root): the accepted node, and the target's choice after it."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:LARGEST].view(OWN_LOGPROB + 1, -1)
         self.drafted_from: Float[Tensor, One] = self.report[DRAFTED_FROM:]
-        """Log-probability of the last draft's first node; not finite if the draft's logits there leave no choice."""
+        """Log-probability of the last draft's first node; not finite if the draft's largest logit is not finite."""
         self.largest: Float[Tensor, N] = self.report[LARGEST:DRAFTED_FROM]
         """The target's largest logit after each node of the last verification; undefined for other rows."""
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
@@ -133,14 +133,14 @@ class DeviceState:
             self.rule.turn(rule)
 
     def append_tree(self, nodes: int) -> None:
-        """Copies the tokens of the first `nodes` nodes, without the root, to the end of `text`; a draft on the device
-        does this itself.
+        """Copies the tokens of the first `nodes` nodes, without the root, to the end of `text`. Only for trees
+        from the host: a draft on the device copies its tokens itself.
         """
         self.text.index_copy_(0, self.length + self.steps(0, nodes - 1), self.nodes[TOKEN, 1:nodes])
 
     def withdraw(self, length: int, *, drafted: bool) -> None:
-        """Undoes a verification after `length` tokens, before a new draft; `drafted`: the verified tree had nodes below
-        the root. All other values are beyond the text's end, copied again by the host, or overwritten before a read.
+        """Undoes a verification after `length` tokens, before a new draft; `drafted`: its tree had more than a root.
+        The values not reset here are beyond the text's end, copied again by the host, or overwritten before any read.
         """
         self.length.fill_(length)
         if drafted:
@@ -176,7 +176,7 @@ def node_lines(tree: TokenTree) -> NDArray[np.int64]:
 
 
 def verified(report: NDArray[np.float64], nodes: int) -> tuple[list[int], int]:
-    """Accepted nodes below the root, and the next token. Raises LogitsError if the logits leave no choice."""
+    """Accepted nodes below the root, and the next token. Raises LogitsError if a largest logit is not finite."""
     require_finite(report[LARGEST:][:nodes])
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
@@ -189,7 +189,7 @@ def drafted_nodes(report: NDArray[np.float64]) -> int:
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The tree that is verified next; `root` is its root's token."""
+    """The tree that is verified next; `root` is the token of its root."""
     lines, count = _lines(report), drafted_nodes(report)
     nodes = lines.view(np.int64)
     tree = TokenTree.of(
@@ -202,7 +202,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_with_own(report: NDArray[np.float64], root: int) -> TokenTree:
-    """`drafted` for rules with sharpened or noisy log-probabilities: the tree also has the draft's own ones."""
+    """`drafted` if `logprobs` are sharpened or noisy: the tree also has the draft's unmodified `draft_logprobs`."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]

@@ -46,7 +46,7 @@ class LevelPasses(Protocol):
 
 class Part(ABC):
     """The part of a `GraphSlot` that belongs to one model or head: a store of keys and values, and passes over the
-    text. The store's last slots must be free: rows at positions outside the text write to these slots.
+    text. The store's last slots must be free: rows at positions before the text's start write to these slots.
     """
 
     first: ClassVar[int]
@@ -114,7 +114,7 @@ class DraftPart(Part):
         self.logits(state.text[rows], places, places, bias)
 
     def unread(self, committed: int) -> int:
-        """Two: the bonus token, and the last accepted node, which is unread if it is a leaf."""
+        """Always 2: the bonus token, and the last accepted node, which is unread if it is a leaf."""
         del committed
         return 2
 
@@ -196,7 +196,7 @@ class DraftLayout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """For each row, the index of the first candidate of the row's depth."""
+        """For each row, the index of the first candidate at the row's depth."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
         """Text positions of the rows of all passes, minus the position of the first row."""
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
@@ -237,8 +237,8 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class DraftRule:
     thresholds: Float[Tensor, "D"]
-    """For each depth from 0, the least path log-probability of a node with children: never falls with depth, and is
-    infinite where no node may have children.
+    """Least path log-probability at which a node gets children, for each depth from 0; never falls with depth, and is
+    infinite at depths where no node may have children.
     """
     breadths: Growth[Tensor] | None
     """`narrow`, `middle` and `wide` as biases on a node's candidates by rank: 0 for candidates that become children,
@@ -249,13 +249,13 @@ class DraftRule:
 @dataclass(frozen=True)
 class Grown:
     lines: Int[Tensor, "3 C"]
-    """Lines of each candidate: token; path log-probability (bits of a float64); index of the parent in its level."""
+    """Lines of each candidate: token; path log-probability (bits of a float64); parent's index in the level above."""
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities; None unless `logprobs` are sharpened or noisy."""
+    """The draft's unmodified log-probabilities; None unless `logprobs` are sharpened or noisy."""
     rows: Int[Tensor, "4 R"]
-    """The three lines of the candidate that became the row, then the candidate's index among the candidates of its
-    depth (-1: root or padding).
+    """For each row, the three lines of its candidate, then this candidate's index among the candidates of its depth
+    (-1 for the root and for padding).
     """
 
     @property
@@ -277,7 +277,7 @@ def best_tokens(
     elif not layout.parts:
         torch.topk(logarithms, count, out=(logprobs, tokens))
     else:
-        # The maxima are taken over the logits: in half precision, float32 log-probabilities have twice as many bytes.
+        # The maxima are taken over the logits: in half precision, they have half as many bytes as `logarithms`.
         maxima = logits[:, : layout.parts * PART].unflatten(1, (layout.parts, PART)).amax(-1)
         chosen = maxima.topk(count, sorted=False).indices
         if layout.rest:
@@ -317,7 +317,7 @@ def keep_level(
     *,
     best: bool,
 ) -> Float[Tensor, "W M"]:
-    """Chooses the candidates that become rows of the next level, in ascending order: all nodes that get children, and
+    """Chooses the candidates that become rows of the next level, by ascending index: all nodes that get children, and
     others up to the level's width. If `best`, the most probable candidates are kept, else the first ones with a path
     log-probability of at least `threshold`. Writes the lines of the new rows to `rows` (see `Grown.rows`) and returns
     their attention bias: a row attends to its own cache slot, and to all slots to which its parent's row attends.
@@ -364,7 +364,7 @@ def pack_tree(state: DeviceState, layout: DraftLayout, rule: DraftRule, grown: G
 
 @dataclass(frozen=True)
 class DraftOperators:
-    """The parts of a draft that a kernel may replace."""
+    """The functions of a draft that kernels may replace."""
 
     add_children: Callable[[Tensor, DraftLayout, Growth[Tensor] | None, Tensor, Tensor, Tensor], None] = add_children
     keep_level: Callable[..., Tensor] = keep_level

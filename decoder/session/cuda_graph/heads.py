@@ -2,7 +2,7 @@
 
 A row's states are stored at the index of the row's cache slot in the target; the commit moves the states of the
 accepted path together with its keys and values. A head's row for the token at position p has the position and the cache
-slot p - 1, as on the host (`decoder.draft.head_passes`). This module knows neither growth rules nor acceptance.
+slot p - 1, as on the host (`decoder.draft.head_passes`). This module is independent of growth rules and acceptance.
 """
 
 from functools import partial
@@ -31,7 +31,7 @@ class TappedTarget(DraftPart):
     ) -> None:
         super().__init__(forward, store, vocabulary, context)
         self.states: Float[Tensor, "S Y"] = store.new_zeros((store.shape[3], len(layers) * forward.width))
-        """Inputs of the layers, side by side, for each cache slot."""
+        """Inputs of these layers, concatenated, for each cache slot."""
         columns = self.states.split(forward.width, 1)
         self._tapped = forward.noting(
             {number: partial(_put, each) for number, each in zip(layers, columns, strict=True)}
@@ -91,14 +91,14 @@ class HeadPart(Part):
 
 
 class _HeadPasses:
-    """The first rows read the target's states, all others their parents' outputs."""
+    """Passes of a head: the first rows read the target's states, all other rows read their parents' outputs."""
 
     def __init__(self, part: HeadPart, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> None:
         self._part = part
         self._rotation = part.forward.rotation(places)
         self._slots = slots
         self._hidden = part.forward.head.fused(part.states.index_select(0, places[: part.first]))
-        """Hidden inputs of the first rows; after a pass, the hidden input of the children of each of its rows."""
+        """Hidden inputs of the first rows; after a pass, the hidden inputs of the children of each row with logits."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
         return self._logits(tokens, self._hidden, slice(len(tokens)), bias, 1)

@@ -1,8 +1,8 @@
-"""Choice between kernels and plain functions by a trial on the device.
+"""Choice between Triton kernels and plain PyTorch functions by a trial on the device.
 
 The trial runs drafts and verifications of the pair's sizes without the models: logits are looked up in tables. A kernel
-is used if it leaves the same state as the plain function and if, in CUDA graphs, it is faster at one size at least and
-slower at no size. A kernel of the models' layers is tried in whole passes, after a short and a long text, and is used
+is used if it leaves the same state as the plain function and if, in CUDA graphs, it is faster for at least one size and
+slower for no size. A kernel of the models' layers is tried in whole passes, after a short and a long text, and is used
 for the numbers of rows at which it makes passes faster. If anything fails, for example because triton is not installed,
 the plain function is used, and the reason is recorded. The trial is an iterator; each step tries one kernel.
 """
@@ -54,11 +54,11 @@ ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
 """Numbers of rows of the passes in which kernels of layers are tried."""
 NOTHING: Mapping[str, KeptVerdict] = {}
 STATES = 64
-"""Number of rows of the table that takes the place of a model (see `Table`)."""
+"""Number of rows of the table that replaces a model (see `Table`)."""
 
 
 def kernels() -> Mapping[str, Callable[..., Any]]:
-    """Kernels by the name of the part that they compute. Raises ImportError without triton."""
+    """Kernels by the name of the field of `Operators` that they replace. Raises ImportError without triton."""
     from decoder.sampling.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
     from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
         best_tokens,
@@ -87,7 +87,7 @@ def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
 
 
 class Table:
-    """A `StaticForward` without a model: the logits after a token are a row of a table. Keeps all attention biases."""
+    """A `StaticForward` without a model: the logits after a token are a row of a table. Records attention biases."""
 
     windows = Windows({}, ())
 
@@ -123,7 +123,7 @@ class Rehearsal:
     """A draft after a fixed text, and the verification of the drafted tree, without models."""
 
     def __init__(self, rule: TreeRule, tables: tuple[Tensor, Tensor], context: int) -> None:
-        """`tables` are those of target and draft, in this order; see `Table`."""
+        """`tables` are the logits of target and draft, in this order; see `Table`."""
         device, vocabulary = tables[0].device, tables[0].shape[1]
         size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
         self._layout = DraftLayout(size, vocabulary, device)
@@ -155,7 +155,7 @@ class Rehearsal:
         return [operators.truncating(each, rows.shape[1]).excluded(rows) for rows, each in self._truncated]
 
     def results(self, operators: Operators) -> list[Tensor]:
-        """All results of a draft, its verification and truncation; then restores the state, so that results compare."""
+        """All results of a draft, its verification and truncation; then restores the state for the next call."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
         for form in self._forms:
             form.biases.clear()
@@ -181,7 +181,7 @@ PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
     VerificationOperators: Rehearsal.verification,
     Operators: Rehearsal.truncation,
 }
-"""The work that is repeated to time a part, by the class that has a field for the part."""
+"""Work that is repeated to time a kernel, by the class whose field the kernel replaces."""
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
@@ -197,7 +197,7 @@ def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
 
 
 def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
-    """Random logits; a row's largest values differ in every dtype, so that the order of its best tokens is certain."""
+    """Random logits; the largest logits of a row are distinct in every dtype, so their order is certain."""
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(STATES, vocabulary, generator=random).clamp(max=4)
     best = min(vocabulary, widest + 8)
@@ -287,7 +287,7 @@ def with_layer_kernels(
 
 
 def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
-    """All kernels, without those for drafts if the pair drafts by suffix lookup."""
+    """All kernels, except the kernels of drafts for a pair that drafts by suffix lookup."""
     return {name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))}
 
 
@@ -341,7 +341,7 @@ def _in_layers(
 
 
 def _used(shares: Sequence[Share]) -> bool:
-    """Whether a kernel is faster in one comparison at least, and slower in none."""
+    """Whether a kernel is faster in at least one comparison, and slower in none."""
     return any(share.pays for share in shares) and not any(share.costs for share in shares)
 
 
@@ -379,7 +379,7 @@ def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:
 
 
 def _of_as_many(lines: Tensor, rows: int) -> Tensor:
-    """`rows` lines: the given lines, repeated from the first line after the last."""
+    """The given lines, repeated cyclically until there are `rows` lines."""
     return lines.index_select(0, torch.arange(rows, device=lines.device).remainder(len(lines)))
 
 

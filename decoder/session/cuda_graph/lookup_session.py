@@ -1,8 +1,8 @@
 """A session on the device without a draft model: the host drafts the trees by suffix lookup.
 
-The index of the text stays on the host. After the wait of a round, the host extends the index, grows the next tree,
-and queues the copy of this tree to the device and its verification. The host grows trees under its own knobs; the
-device applies the history rule to the same values. This module knows nothing of draft models.
+The index of the text stays on the host. After the wait for a verification, the host extends the index, grows the next
+tree, and queues the copy of this tree to the device and its verification. The host grows trees under its own knobs; the
+device applies the history rule to a copy of the same knobs. This module is independent of draft models.
 """
 
 import time
@@ -46,7 +46,7 @@ class LookupSession(GraphSession):
         return indexed_s + super().prefill()
 
     def _draft_again(self, draft: object) -> None:
-        """Waits first for the copy of an earlier tree, which may be in progress if the user has turned a knob."""
+        """First waits for the copy of the previous tree, which may still be in progress after a knob change."""
         del draft
         self._pending.wait(self._pending.report())
         self._propose()
@@ -60,7 +60,7 @@ class LookupSession(GraphSession):
         self._draft_s, self._verification = 0.0, None
         if not outcome.finished:
             self._slot.verifier = device_verifier(self._sampling, len(self.text))
-            # The host has waited for the verification of the tree before, so the copy of that tree has ended.
+            # The host has waited for the verification of the previous tree, so the copy of the previous tree has ended.
             self._propose()
             self._verification = self._verify()
             self._slots.ahead = self.text, self._verification.done
@@ -80,7 +80,7 @@ def session_class(pair: Pair, knobs: KnobState | None) -> type[GraphSession]:
 
 
 def runs_on_device(pair: Pair, rule: TreeRule | None) -> bool:
-    """False if costs choose the sizes of trees from suffix lookup: these trees may be deeper than fixed shapes allow,
-    and the costs are measured in rounds on the host. A rule of None stands for rounds without a draft.
+    """Whether rounds under `rule` can run on the device; None stands for rounds without a draft. They cannot if costs
+    choose the sizes of trees from suffix lookup: these trees may be too deep, and costs are measured on the host.
     """
     return fits(rule) and not (pair.looks_up and rule and rule.budget.by_cost)

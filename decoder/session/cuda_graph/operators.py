@@ -1,5 +1,5 @@
-"""Small parts of drafts and verifications as plain functions or kernels, and the verdicts of kernel trials on disk.
-This module knows neither the kernels nor the trial.
+"""Operators: small parts of drafts and verifications, each computed by a plain PyTorch function or by a kernel; and the
+file of the verdicts of kernel trials. This module is independent of the kernels and of the trial.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class VerdictFile:
-    """File of the verdicts found under these circumstances; if `folder` is None, nothing is kept."""
+    """File of the verdicts found under these circumstances; if `folder` is None, there is no file."""
 
     folder: Path | None
     circumstances: tuple[str, ...]
@@ -108,7 +108,7 @@ ABOUT = frozenset({"in_layers", "verdicts", "earlier", "unsettled"})
 class Operators(VerificationOperators, DraftOperators):
     truncating: Truncating = DeviceTruncation.of
     in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each part of layers that kernels compute (see `part_of`), the passes' numbers of rows; empty for all."""
+    """Parts of layers that kernels compute (see `part_of`), with the passes' numbers of rows, empty for all passes."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """The result in words for each part that was tried as a kernel."""
     earlier: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from decoder.session.cuda_graph.static_shapes import slots
 from decoder.system.device import Mark, without_gradients
 
 PAYS = 0.97
-"""Another form is used if it takes less than this share of the plain form's time."""
+"""The tested form is used if it takes less than this share of the plain form's time."""
 LEAST, MOST, AT_ONCE = 12, 60, 4
 """Least and largest number of repeats, and number of repeats between two checks of the interval."""
 DOUBT = 0.01
@@ -27,7 +27,7 @@ DOUBT = 0.01
 
 @dataclass(frozen=True)
 class Share:
-    """Median ratio of the time of some work to the time of other work, and the median's confidence interval."""
+    """Median ratio of the time of tested work to the time of plain work, and the median's confidence interval."""
 
     low: float
     median: float
@@ -43,7 +43,7 @@ class Share:
 
     @property
     def decided(self) -> bool:
-        """Whether the interval shows that the work is faster, slower, or about as fast, so that repeats can end."""
+        """Whether the interval shows that the work is faster, slower, or about as fast: more repeats are not needed."""
         return self.pays or self.costs or (self.low >= PAYS and self.high <= 1 / PAYS)
 
 
@@ -104,9 +104,9 @@ def example(forward: StaticForward, rows: int, length: int) -> Inputs:
 @dataclass(frozen=True)
 class Comparison:
     share: Share
-    """Time of the other form as a share of the plain form's time."""
+    """Time of the tested form as a share of the plain form's time."""
     difference: float
-    """Largest error of the logits, as a share of the largest logit."""
+    """Largest difference between both forms' logits, as a share of the largest logit."""
     allowed: float
 
     @property
@@ -127,7 +127,7 @@ class Comparison:
 def compared(
     plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots, text: int = TEXT
 ) -> Comparison:
-    """Compares another form of a model with its plain form, in passes of these sizes after a text of `text` tokens."""
+    """Compares the tested `form` of a model with its plain form, in passes of `sizes` rows after `text` tokens."""
     # Both forms write the same keys and values to the same slots, so one store is enough.
     inputs = [example(plain, rows, text) for rows in sizes]
     both = [_Passes(model_form, inputs) for model_form in (plain, form)]
@@ -139,7 +139,7 @@ def compared(
     return Comparison(
         share=share,
         difference=max(_difference(*logits) for logits in zip(plain_logits, other_logits, strict=True)),
-        # Logits may have a wider dtype than the passes.
+        # The store has the dtype of the passes; logits may have a wider dtype.
         allowed=ROUNDING * torch.finfo(inputs[0][0].dtype).eps,
     )
 

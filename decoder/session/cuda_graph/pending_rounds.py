@@ -2,8 +2,8 @@
 
 This module queues all work of a round, measures how long the work takes, and counts how often the host waits. The
 session's clock is stopped between rounds, but the device continues with queued work. So after the wait for this work,
-the clock is advanced, if necessary, to its reading when the work could begin plus the duration of the work. This module
-knows neither rules nor texts.
+the clock is advanced, if it is behind, to the reading at which the work could begin plus the duration of the work. This
+module is independent of rules and texts.
 """
 
 import time
@@ -53,7 +53,7 @@ class PendingRound:
 
     @property
     def seconds(self) -> float:
-        """Known only after the host has waited for this work or later work."""
+        """Duration on the device; known only after the host has waited for this work or later work."""
         return self.done.seconds_since(self.begun)
 
 
@@ -98,7 +98,7 @@ class PendingRounds:
         return numbers
 
     def _ask(self, prepare: Callable[[], Callable[[], None]]) -> PendingRound:
-        # A graph is captured only once per pair, so the time of a capture does not count as decode time.
+        # A slot captures a graph once for all its texts, so the time of a capture does not count as decode time.
         before_s = self._slot.capturing_s
         work = prepare()
         self.clock.leave_out(self._slot.capturing_s - before_s)

@@ -75,7 +75,7 @@ class Reference:
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
-        """Whether the first difference from another text is at a near tie, if logits have errors of up to `error`."""
+        """Whether the first difference from `text` is at a near tie, if logits have errors of up to `error`."""
         first, vocabulary = len(self.prompt), self.target.shape[1]
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, text, strict=False), first):
@@ -161,7 +161,7 @@ def _trial(
     file: VerdictFile,
 ) -> Iterator[str]:
     """Tries kernels and tests rounds with the chosen kernels, in separate slots, which `graph_slots` takes over if the
-    rounds are right. Each step does a small part of the work, and yields the progress in words. Raises LostDeviceError
+    test succeeds. Each step does a small part of the work, and yields the progress in words. Raises LostDeviceError
     if the device has failed.
     """
     own, known, refused = graph_slots.beside(), file.read(), None
@@ -286,7 +286,7 @@ def _error(
 
 
 def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P W"]:
-    """Logits of the ids that model and target share; the large constant of other ids would hide all errors."""
+    """Logits of the ids that model and target share; beside the large constant of other ids, errors would be small."""
     form, rows, visible = fitted(model, vocabulary), range(len(tokens)), np.tri(len(tokens), dtype=np.bool_)
     return form.forward(form.new_cache(len(tokens)), tokens, rows, visible)[:, : model.width].float()
 

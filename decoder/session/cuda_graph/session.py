@@ -80,7 +80,7 @@ class GraphSession(Session):
         self._sampling = sampling
         self._seed = seed
         self._followed: int | None = None
-        """`Schedule.turns` when the sampling settings were last copied to the device."""
+        """Value of `Schedule.turns` at the last copy of the sampling settings to the device; None before any copy."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -96,7 +96,7 @@ class GraphSession(Session):
         self._observation: tuple[TreePlan, list[int]] | None = None
         """Size of the last tree, and ranks of its accepted nodes, until the acceptance model has learned from them."""
         self._untaught: tuple[TreePlan | None, Outcome] | None = None
-        """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
+        """Tree size and outcome of the latest round, until `_sizes` has learnt the round's times."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """Seconds and forward passes of the drafts that no round's figures include yet."""
         self._instead: Session | None = None
@@ -166,7 +166,7 @@ class GraphSession(Session):
 
     @without_gradients()
     def prepare(self) -> str:
-        """Captures one CUDA graph that the text needs now or as it grows."""
+        """Captures one CUDA graph that the text needs at its present length or within the next `AHEAD` tokens."""
         if not self._has_slot:
             return ""
         expected = sizes_of_rounds(self._knobs.rule if self._knobs else None, drafts=not self._pair.looks_up)
@@ -179,7 +179,7 @@ class GraphSession(Session):
             self._has_slot = False
 
     def _teach_times(self) -> None:
-        """Lets `_sizes` learn the latest round's times, unless the caller of `step` has recorded that it stalled."""
+        """Lets `_sizes` learn the latest round's times, unless the caller of `step` has recorded a stall."""
         if self._untaught and self._sizes:
             plan, outcome = self._untaught
             if not outcome.stalled_s:
@@ -282,13 +282,13 @@ class GraphSession(Session):
         return bonus
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Adds the drafts that no round's figures include yet to `outcome`, even if their trees are never verified."""
+        """Adds to `outcome` the drafts that no round's figures include yet, even if their trees are never verified."""
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Decodes this round and the rest of the text with a session of the host."""
+        """Decodes this round and the rest of the text with a session driven by the host."""
         self.close()
         self._instead = self._reopen(self.text, self._longest - len(self.text), self._knobs)
         self.text = self._instead.text

@@ -52,7 +52,7 @@ rows of a head's first pass may be at positions before the text.
 MOST = MOST_NODES, MOST_ROWS
 """Largest number of rows after the text: of the target, and of the draft."""
 AHEAD = 64
-"""In idle time, graphs are captured for a text that is up to this number of tokens longer."""
+"""In idle time, graphs are captured for a text of up to this number of tokens more than at present."""
 Work = Callable[[], None]
 Form = StaticForward | StaticHead
 Forms = tuple[StaticForward] | tuple[StaticForward, Form]
@@ -240,7 +240,7 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
 
 
 def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-    """Created outside of inference mode, since compiled passes treat inference tensors differently."""
+    """The store is created outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
 
@@ -291,7 +291,7 @@ class GraphSlots:
     kernels: bool = False
     """Whether a trial may choose kernels (`kernel_trial.py`)."""
     kernels_later: bool = False
-    """Whether the trial of a pair's first start is left in `pending`, for idle time between texts."""
+    """Whether the kernel trial at a pair's first start is left in `pending`, for idle time between texts."""
     pending: Iterator[str] = field(default_factory=lambda: iter(()))
     """The trial that was left for idle time: each step does a small part, and yields the progress in words."""
     operators: Operators = PLAIN
@@ -310,9 +310,9 @@ class GraphSlots:
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
-        """A free slot with room for `longest` tokens, or a new one."""
+        """A free slot or a new slot, for a text of up to `longest` tokens."""
         models = self._forms(pair)
-        # Slots that are too small are dropped: their memory is needed for a larger slot.
+        # Slots that do not fit, for example because they are too small, are dropped: a new slot needs their memory.
         self._free = [
             slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
         ]
@@ -343,7 +343,7 @@ class GraphSlots:
         return self.forms[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair that contains `model`; they keep its form without kernels, which are tried again."""
+        """Slots for another pair that contains `model`; they keep the model's form without kernels in its layers."""
         form = self.forms.get(model)
         forms = {model: form.plain if isinstance(form, NativeModel) else form} if form else {}
         return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, forms=forms)

@@ -3,7 +3,7 @@ values in device tensors.
 
 Sizes are coarse, so that few CUDA graphs are captured. The fixed width of a level is enough for all nodes that get
 children: these nodes have path probabilities of at least `stop`, and the path probabilities of a level sum to at most
-1, so there are at most 1 / `stop` such nodes. This module knows neither tensors nor models.
+1, so there are at most 1 / `stop` such nodes. This module is independent of tensors and models.
 """
 
 import math
@@ -30,7 +30,7 @@ SLACK = 1e-4
 """The path probabilities of a level may sum to 1 + SLACK, by rounding in float32."""
 FIRST_ROWS = 2
 """Rows of a draft model's first pass, which reads the text's last tokens; after rounds without a draft, an extra pass
-reads earlier unread tokens before it.
+before the first pass reads earlier unread tokens.
 """
 HEAD_ROWS = DEEPEST + 1
 """Rows of a head's first pass, which reads a round's accepted nodes and its bonus token with the target's states."""
@@ -61,7 +61,7 @@ class Shape:
     widths: tuple[int, ...]
     """Largest number of nodes with children at each depth, from depth 0."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget; otherwise the first in breadth-first order."""
+    """Whether trees keep the most probable nodes within the budget, or else the first nodes in breadth-first order."""
     even: bool = False
     """Whether all nodes with children have the same number of children."""
     sharp: bool = False

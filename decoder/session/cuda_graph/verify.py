@@ -72,7 +72,7 @@ def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], d
     accepted = torch.where((rows.above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)
     torch.amax(accepted, 0, out=state.committed)
     # path[d] is the accepted node at depth d. Beyond the end of the accepted path, path[d] is d, so that the target's
-    # row d is copied to its own place.
+    # row d is copied to its own slot.
     path = state.steps(-1, deepest + 1).scatter(0, accepted, state.steps(0, nodes))[1:]
     moves = None
     if deepest:
@@ -87,7 +87,7 @@ def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], d
 
 @dataclass(frozen=True)
 class VerificationOperators:
-    """The parts of a verification that a kernel may replace."""
+    """The functions of a verification that kernels may replace."""
 
     tree_rows: Callable[[DraftPart, DeviceState, int, int, int], TreeRows] = tree_rows
     accept_path: Callable[[DeviceState, TreeRows, Tensor, int], Moves | None] = accept_path
@@ -139,8 +139,8 @@ def tree_bias(
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
-    """Also writes the entries of `tokens` after the end of the accepted path; the text's length excludes them, and
-    later tokens overwrite them.
+    """Appends `tokens` to the text. Entries after the end of the accepted path are written too, but the text's length
+    excludes them, and later tokens overwrite them.
     """
     state.text.index_copy_(0, after[: len(path)], tokens)
     state.length.add_(state.committed)

@@ -9,6 +9,6 @@
     batched            verification on tensors, for large vocabularies
     verifiers          table of verifiers by name
 
-Outside `batched`, all arithmetic is in float64. No module of this package knows models, sessions or settings. "The
-paper" is Thomas et al. 2026, "Dynamic Delayed Tree Expansion For Improved Multi-Path Speculative Decoding".
+Outside `batched`, all arithmetic is in float64. The package is independent of models, sessions and settings. Modules
+cite Thomas et al. 2026, "Dynamic Delayed Tree Expansion For Improved Multi-Path Speculative Decoding".
 """

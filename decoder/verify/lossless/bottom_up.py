@@ -23,7 +23,7 @@ class Stop:
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The stop at which the path ends. Stops are tried in order, each with its probability; the last is the root."""
+    """The stop at which the path ends. Stops are tried in order, each with its probability; the root is the last."""
     *above_root, root = stops
     return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 

@@ -2,11 +2,11 @@
 the winner's distribution r in place of q.
 
 Based on the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling);
-Thomas et al. 2026, algorithms 5, 10 and 15. A match may be decided by any rule: the verifier is lossless if r is exact,
-and the rule affects only the acceptance rate. Khisti et al. use a linear program. This module replaces it with one
-sweep over the tokens in ascending order of p - q1 q2, where q1 and q2 are the distributions of the two candidates. In
-the sweep, each token wins against later tokens as often as necessary for its probability to reach p, and otherwise
-loses. (With descending order, the gap to the acceptance bound was six times as large on toy pairs.)
+Thomas et al. 2026, algorithms 5, 10 and 15. A match may be decided by any rule: the verifier is lossless if r is the
+winner's true distribution; the rule affects only the acceptance rate. Khisti et al. use a linear program. This module
+replaces it with one sweep over the tokens in ascending order of p - q1 q2, where q1 and q2 are the distributions of the
+two candidates. In the sweep, each token wins against later tokens as often as necessary for its probability to reach p,
+and otherwise loses. (With descending order, the gap to the acceptance bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -98,12 +98,12 @@ def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Lower bound, since a token from the residual may also equal a sampled token."""
+    """A lower bound of the acceptance rate, since a token from the residual may also equal a sampled token."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """Includes the case that a token from the residual equals a sampled token."""
+    """Also counts the case that a token from the residual equals a sampled token."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -114,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """Distribution of the winner among random tokens, and win probability of each given token."""
+    """Winner's distribution for random tokens, and probability that each of the given tokens wins."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

@@ -1,4 +1,4 @@
-"""Arithmetic on rows of probabilities, guarded against rounding. This module knows neither trees nor random numbers."""
+"""Arithmetic on rows of probabilities, guarded against rounding. Independent of trees and random numbers."""
 
 import math
 from typing import TypeAlias

@@ -13,7 +13,7 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, still without loss."""
+"""Bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, but stay lossless."""
 
 
 @dataclass(frozen=True)

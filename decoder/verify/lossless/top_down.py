@@ -31,7 +31,7 @@ class Solver:
     acceptance_rate: Callable[[Row, Row, int], float]
     """Probability that the chosen token is one of k i.i.d. sampled tokens (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability that each distinct sampled token is chosen, given all of them (Thomas et al. 2026, appendix D)."""
+    """Probability of each distinct sampled token to be chosen, given all samples (Thomas et al. 2026, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:

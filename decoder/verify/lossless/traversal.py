@@ -36,7 +36,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides the probability of a node, which must be above 0."""
+    """Divides a node's `probability`, which must be above 0, between its sampled tokens and a stop."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])

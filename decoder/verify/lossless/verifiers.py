@@ -55,7 +55,7 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))
 
 SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
-"""By name; statistics use their acceptance rates."""
+"""Solvers by the verifier's name; statistics use the solvers' acceptance rates."""
 VERIFIERS = {
     "nss": _top_down(NSS, partial(batched_top_down.verify, plans.NSS)),
     "naive": _first_path(_NAIVE_TREE),
@@ -66,4 +66,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""In the order of Thomas et al. 2026: later verifiers use a larger part of the tree."""
+"""Verifiers by name, in the order of Thomas et al. 2026: later verifiers use a larger part of the tree."""

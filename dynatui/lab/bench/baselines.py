@@ -57,7 +57,7 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines of transformers, in all settings; above temperature 0, they draw other random numbers than `ar`."""
+    """Contenders of transformers, one per setting; above temperature 0, their random numbers are not those of `ar`."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
 
     def made(
@@ -109,7 +109,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> DecodedText:
-    """Sets `drafting` in the assistant's generation config, from which transformers reads these settings."""
+    """Decodes with `drafting` in the assistant's generation config, from which transformers reads these settings."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)
@@ -148,7 +148,7 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
 
 
 def require_measurable(file: str, target: str | None, config: RunConfig) -> None:
-    """Checks that plain decoding of a GGUF file can be measured beside the target; reads only the file's metadata."""
+    """Raises ConfigError if llama.cpp cannot decode the GGUF file as a further baseline; reads only the metadata."""
     with about("llama_cpp"):
         require(
             target is None or not is_gguf(target),

@@ -1,5 +1,5 @@
-"""Contenders of a benchmark, which decode texts and time them. On a CPU, forward passes are also timed and
-counted.
+"""Contenders of a benchmark: methods and baselines that decode texts and measure the times. On a CPU, forward passes
+are also timed and counted.
 """
 
 import time
@@ -50,11 +50,11 @@ class Shape(msgspec.Struct, frozen=True):
     """Multiply-adds of one model for one unit of each kind of work."""
 
     matrices: int
-    """Multiply-adds per row, in all weight matrices except the output head; all experts of a mixture count."""
+    """Multiply-adds per row in all weight matrices except embeddings and output head; all experts of an MoE count."""
     head: int
     """Multiply-adds per row of logits."""
     attention: int
-    """Multiply-adds per row and key, for score and weighted sum in all layers and heads."""
+    """Multiply-adds per row and key for the attention score and the weighted sum of values, in all layers and heads."""
 
     def multiply_adds(self, work: Work) -> int:
         return work.rows * self.matrices + work.scored * self.head + work.looks * self.attention
@@ -178,7 +178,7 @@ PromptRead = Callable[[torch.device], None]
 BASELINE = "ar"
 """Name of plain decoding, the contender with which the texts and speeds of all other contenders are compared."""
 INEXACT = "not exact"
-"""Group of the contenders that decode without batch-invariant passes, to show the cost of exactness."""
+"""Group of the contenders without batch-invariant passes, which are measured to show the cost of batch invariance."""
 PROMPT_LOOKUP = "prompt lookup"
 
 
@@ -188,7 +188,7 @@ class DecodedText:
 
     tally: Tally
     after: tuple[Tally, ...] = ()
-    """Totals after each round, from which the figures of shorter texts are computed."""
+    """Totals after each round, from which totals of the text's first tokens are computed."""
     seen: Seen | None = None
     """Duration and work of both models' forward passes after prefill; None if unknown."""
     kv_bytes: int | None = None
@@ -199,16 +199,16 @@ class DecodedText:
 
 @dataclass(frozen=True)
 class Contender:
-    """One method or baseline under one setting."""
+    """A method or baseline with one setting of its parameters."""
 
     name: str
     group: str
-    """Name of the method, baseline or other kind that contenders with different settings share."""
+    """Name that all contenders of the same method, baseline or other kind share."""
     run: Callable[[Engine, Sequence[int]], DecodedText]
     """Function (engine, prompt token ids) that decodes one text to its end."""
     settings: Mapping[str, Any]
     foreign: bool = False
-    """Whether another library decodes; the contender is left out if this library rejects model, setting or machine."""
+    """Whether another library decodes; if this library fails in the warm-up, the contender is left out."""
 
 
 def nothing(_device: torch.device) -> None:
@@ -220,7 +220,7 @@ def is_adaptive(group: str) -> bool:
 
 
 def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
-    """Contender of a registered method with its parameters; `prompt_read` is called after each prefill."""
+    """Contender of a registered method with the parameters in `config`; `prompt_read` is called after each prefill."""
     parameters = METHODS[method].parameters(config)
     return Contender(name, group, lambda engine, ids: decoded(engine, ids, method, config, prompt_read), parameters)
 
@@ -230,7 +230,7 @@ def sweep(
     config: RunConfig,
     settings: Mapping[str, Mapping[str, TunableParameters]],
 ) -> list[Contender]:
-    """Contenders of every method under each of its settings; method `ar` comes first, even if it is not named.
+    """One contender for each setting of each method; `ar` comes first, even if `methods` does not contain it.
 
     `settings[method][suffix]` has the method's parameters for the contender whose name ends with `suffix`; all other
     parameters are in `config`.
@@ -268,10 +268,10 @@ def decoded(
 ) -> DecodedText:
     """Decodes one text to its end.
 
-    The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
-    the parts of a round. The device is synchronised only before and after the prefill, and before the first and after
-    the last round. If the sum of the rounds' reported times exceeds the clock's time, part of the rounds' work ran
-    before the clock started; the sum is then used.
+    The clock is read outside the session, so that all of the session's work is timed; the session itself measures the
+    times of drafting, verification and commit. The device is synchronised only before and after the prefill, and before
+    the first and after the last round. If the sum of the session's round times exceeds the clock's time, part of the
+    rounds' work ran before the clock started; the sum is then used.
 
     Raises:
         LogitsError: No token can be chosen from the target's logits, so the text cannot be decoded to its end.

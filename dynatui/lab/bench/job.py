@@ -1,8 +1,8 @@
-"""Complete measurements of `dynatui bench speed`: a measurement loads the models, runs the turns and reports samples.
+"""Complete measurements of `dynatui bench speed`, from the loading of the models to the report.
 
-An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn. `measure_texts`
-and `measure_rounds` raise KeyboardInterrupt if there is no such block, and DecoderError if the models or the device
-fail or a text is too long.
+A block consists of the turns of all contenders with one prompt and repeat. An interrupted measurement reports complete
+blocks only. `measure_texts` and `measure_rounds` raise KeyboardInterrupt if no block is complete, and DecoderError if
+the models or the device fail or a text is too long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +47,12 @@ class OnTexts(OnPair):
     exact: bool = False
     """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
     compiled: bool = False
-    """Whether compiled forward passes are tried; they are kept only if they are faster."""
+    """Whether compiled forward passes are tried; they are used only if they are faster than uncompiled passes."""
     kernels: bool = True
-    """Whether custom kernels are tried for small parts of rounds; they are kept only if they are faster."""
+    """Whether custom kernels are tried for small parts of rounds; they are used only if they are faster than torch."""
     with_baselines: bool = True
     llama_cpp: str | None = None
-    """GGUF file of the target's weights; plain decoding of it in llama.cpp is measured too, even without baselines."""
+    """GGUF file of the target's weights; its plain decoding in llama.cpp is measured, even without `with_baselines`."""
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
     repeats: int = 3
@@ -66,7 +66,7 @@ class OnRounds:
     """Function (passes=..., report=...) -> engine; the engine's draft guesses at random."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
-    """Lengths of the texts in tokens; each later length is compared with the first length."""
+    """Lengths of the texts in tokens; round costs at each later length are compared with those at the first length."""
     config: RunConfig
     repeats: int = 9
 
@@ -127,7 +127,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
 
 
 def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
-    """Requested contenders of other libraries; `note` receives the reason if some cannot run beside this pair."""
+    """Requested contenders of other libraries; `note` receives the reason if transformers cannot decode with `pair`."""
     others: list[Contender] = []
     if job.with_baselines and any(model.computed_by for model in pair.models.values()):
         others += llama_cpp_baselines(pair, job.config, job.target, job.draft)
@@ -145,7 +145,7 @@ def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
     """Prompts for warm-up: the first prompt on a CPU, and all prompts on an accelerator.
 
-    An accelerator captures a CUDA graph for each new size, and all these graphs must be captured before the first turn.
+    On an accelerator, each new size needs a CUDA graph, and all graphs must be captured before the first measurement.
     """
     return prompts[:1] if pair.target.device.type == "cpu" else longest_first(prompts)
 

@@ -1,4 +1,4 @@
-"""The measuring machine: versions, processor, load, memory bandwidth and peak memory."""
+"""Machine that runs a measurement: versions, processor, load, memory bandwidth and peak memory."""
 
 import ctypes
 import os
@@ -65,7 +65,7 @@ def utc_now() -> str:
 def unlike(one: Machine, other: Machine) -> list[str]:
     """Differences that make the times of two machines incomparable, in words such as "cores 2 there, 4 here".
 
-    Load averages are not compared, nor are thread counts, because the number of threads is chosen for each text.
+    Thread counts are not compared, since they are chosen for each text; load averages are not compared either.
     """
     first, second = (
         {"processor": each.processor, "cores": each.cores, "accelerator": each.accelerator}
@@ -109,7 +109,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 
 def read_bytes(model: LanguageModel) -> int:
-    """Bytes of weights that one forward pass reads; an embedding counts only if it is tied to the head."""
+    """Bytes of weights that one forward pass reads; an embedding matrix counts only if it is also the output head."""
     module = model.hf.skeleton
     weights = [weight for _, weight in read_weights(module)]
     # In some modules, quantised matrices are buffers and not parameters.

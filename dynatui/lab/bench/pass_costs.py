@@ -6,7 +6,7 @@ from decoder.models.pair import Pair
 from decoder.system.computing_clock import ComputingClock
 
 SERIES = 4
-"""Number of measurements of the same costs; each takes up to two seconds. Callers use the lowest measured costs, since
+"""Number of repeated measurements, each of up to two seconds. Callers use the lowest costs of all measurements, since
 disturbances only add time.
 """
 

@@ -1,5 +1,5 @@
-"""Runner of every benchmark: contenders decode the same prompts in turns. Each turn yields a sample, which also has the
-totals (tokens, rounds, times) for the beginning of its text, at several lengths.
+"""Runner of every benchmark. In a turn, one contender decodes one prompt. The result of a turn is a sample: the totals
+(tokens, rounds, times) of the whole text, and of the text's first tokens for several numbers of tokens.
 """
 
 import gc
@@ -25,7 +25,7 @@ from dynatui.lab.bench.on_pair import Note, Progress
 
 
 def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
-    """Totals of one decoded text at each of these lengths; only the last totals include the peak memory of the turn."""
+    """Totals of a text's first tokens, for each number in `lengths`; only the last totals include the peak memory."""
     cuts = [cut(trial.after, length) for length in lengths]
     if cuts:
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
@@ -35,7 +35,7 @@ def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
 def cut(after: Sequence[Tally], length: int) -> Tally:
     """Totals after `length` new tokens (at least 1), without tokens that the last round committed beyond this length.
 
-    The totals of a shorter text are unchanged. `after` has the totals after each round and is not empty.
+    If the text is shorter, these are the totals of the text. `after` has the totals after each round, at least one.
     """
     number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
     if number == len(after):
@@ -53,7 +53,7 @@ def cut(after: Sequence[Tally], length: int) -> Tally:
 
 
 def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
-    """Totals `reached` after a round, with the round's accepted path cut to at most `most` nodes."""
+    """Totals after a round, with the round's accepted path cut to `most` nodes; `before`: totals before this round."""
     whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
     path = range(min(whole, most))
     return structs.replace(
@@ -90,7 +90,7 @@ class Sample:
     repeat: int
     tally: Tally
     at: tuple[Tally, ...] = ()
-    """Totals at each of the experiment's lengths; only the last totals include the peak memory of the whole turn."""
+    """Totals at each of `Experiment.lengths`; only the last totals include the peak memory of the turn."""
     seen: Seen | None = None
     kv_bytes: int | None = None
     waits: int | None = None
@@ -132,7 +132,7 @@ class Experiment:
     repeats: int = 1
     seed: int = 0
     lengths: Sequence[int] = ()
-    """Text lengths in new tokens, in ascending order; a sample has the totals at each of these lengths."""
+    """Numbers of new tokens, in ascending order; a sample has the totals of the text's first tokens for each number."""
     order: Callable[[int, int, int, int], Iterator[Assignment]] = schedule
     attempts: int = ATTEMPTS
 
@@ -159,7 +159,7 @@ def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
-    """Decodes the prompts without measuring; returns whether this works. If not, `note` receives the reason."""
+    """Decodes the prompts without measuring. Returns False if this fails; `note` then receives the reason."""
     try:
         for prompt in prompts:
             _alone(engine, contender, prompt)
@@ -176,7 +176,7 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
 def measured(engine: Engine, experiment: Experiment, turns: Iterable[Assignment]) -> Iterator[Sample]:
     """Yields the sample of each turn as soon as it is measured, in the order of the turns."""
     gc.collect()
-    gc.freeze()  # otherwise each collection would scan the loaded models, which takes a large part of a second
+    gc.freeze()  # otherwise each collection would scan the models' objects, which takes a large part of a second
     try:
         for turn in turns:
             yield _sample(engine, experiment, turn)
@@ -218,8 +218,8 @@ def _sample(engine: Engine, experiment: Experiment, turn: Assignment) -> Sample:
 def _undisturbed(
     engine: Engine, contender: Contender, prompt: Tokens, attempts: int
 ) -> tuple[DecodedText, float | None]:
-    """First decoding of the text that was not disturbed, or else the least disturbed of all attempts, with its value of
-    `Sample.waited`. The choice depends on this value only, and not on the speed.
+    """First attempt that was not disturbed, or else the least disturbed of all attempts, with the attempt's value of
+    `Sample.waited`. The choice of the attempt depends on this value only, and not on the speed.
     """
     trials: list[tuple[float, DecodedText]] = []
     while len(trials) < attempts:

@@ -31,7 +31,7 @@ C = TypeVar("C")
 
 
 class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="begun"):
-    """First line of a log: machine, request, and times of forward passes. Unset fields are not recorded."""
+    """First line of a log: machine, request, and times of forward passes. Fields that are UNSET are not written."""
 
     schema: int
     """Version of the lines' format."""
@@ -86,8 +86,8 @@ class RecordLog(Generic[H, R]):
         """Header of the log; if the log has no header yet, the given header is written and returned.
 
         Raises:
-            ConfigError: The log has another request; or the log is not `complete` and was started on another machine,
-                whose times cannot be compared with the times of this machine.
+            ConfigError: The log has another request; or the log lacks results (`complete` is False) and was started on
+                another machine, whose times cannot be compared with the times of this machine.
         """
         if self.header is None:
             self.add(header)
@@ -102,7 +102,6 @@ class RecordLog(Generic[H, R]):
         return self.header
 
     def add(self, line: H | R) -> None:
-        """Appends the header or a record."""
         if self._path is not None:
             try:
                 with self._path.open("ab") as file:
@@ -185,7 +184,7 @@ def header_now(
     commit: str | None | UnsetType = UNSET,
     context: int | UnsetType = UNSET,
 ) -> LogHeader[Q, C]:
-    """Header for a measurement that begins or resumes now; `costs` times forward passes and runs for a new log only."""
+    """Header for a measurement that begins or resumes now; a new log gets `costs()`, the times of forward passes."""
     if log.header is None:
         note("measuring forward passes")
     return LogHeader(

@@ -38,12 +38,12 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     draft_dtype: str
     exact: bool = False
-    """Whether passes are batch-invariant, so that methods agree bit for bit."""
+    """Whether passes are batch-invariant, so that all methods compute bit-identical logits."""
     path: str = ""
     """Name of the decoding path (see `decoder.run.decoding_path`); `path_reason` is why this path was chosen."""
     path_reason: str = ""
     passes: dict[str, str] = {}
-    """By model, the library that computed its forward passes: "compiled" (the engine's own), "torch" or "llama.cpp"."""
+    """What computed the forward passes of each model: "compiled" (the engine's own code), "torch" or "llama.cpp"."""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by contender name."""
     prompts: list[list[int]]
@@ -63,7 +63,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one turn (see `Sample`); `figures` compares the text with the text of `ar` in the same block."""
+    """Result of one turn, as in `Sample`; `figures` compares the text with the text of `ar` in the same block."""
 
     contender: str
     group: str
@@ -109,7 +109,7 @@ class RoundsReport(Common, frozen=True, kw_only=True):
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
-    """How the cost of rounds grows with the length of the text, relative to the cost at the first length."""
+    """Growth of the cost of rounds with the length of the text, relative to the cost at the first length."""
     samples: list[Record]
 
 
@@ -173,7 +173,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Bytes per pass; None without CUDA, with several processes for the target, or with a model in llama.cpp."""
+    """Bytes per pass and copy bandwidth; None without CUDA, with several target processes, or with llama.cpp."""
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())
     if copied is None or pair.target.ranks or not in_torch:

@@ -1,8 +1,8 @@
 """Cost of rounds with trees of given sizes after texts of given lengths, and growth of this cost with the length.
 
-The draft guesses at random, so a round commits one token, and tokens/s are computed for assumed numbers of tokens per
-round. Turns after a longer text are compared with turns after the first text, in time and in multiply-adds. Texts may
-differ from the text of `ar`, since near ties are common in random text.
+The draft guesses at random, so nearly all rounds commit one token; tokens/s are computed for assumed numbers of tokens
+per round. Rounds after a longer text are compared with rounds after the first text, in time and in multiply-adds. Texts
+that differ from the text of `ar` also count, since near ties are common in random text.
 """
 
 from collections.abc import Sequence
@@ -91,7 +91,7 @@ def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Ari
 
 
 def _frame(samples: Samples, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -> pd.DataFrame:
-    """Turns, indexed by prompt, contender and repeat; unknown times, counts and peaks are 0."""
+    """Figures of all turns, indexed by prompt, contender and repeat; unknown times, counts and peaks are 0."""
     frame = turn_frame(samples, bandwidth, arithmetic).drop(columns="has_speed")
     times = [column for column in frame if str(column).endswith("_s")]
     zero = [*times, "drafted", "draft_forwards", "peak_bytes"]
@@ -123,7 +123,7 @@ def _row(name: str, context: int, turns: pd.DataFrame, seed: int) -> Rounds:
 
 
 def _grown(name: str, contexts: tuple[int, int], short: pd.DataFrame, long: pd.DataFrame, seed: int) -> Growth:
-    """Growth of the turns of two lengths, paired by repeat."""
+    """Growth from the turns `short` to the turns `long` of one contender, paired by repeat."""
     pairs = short.index.intersection(long.index)
     short, long = short.loc[pairs], long.loc[pairs]
     grown, more = long / short.where(short != 0), long - short

@@ -1,5 +1,5 @@
-"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and a data frame of
-all turns, from which speeds and their ratios are computed.
+"""Samples of complete blocks, and a data frame of all turns, from which speeds and their ratios are computed. A text is
+right if it equals the text of `ar`, except in tokens that may differ by design; wrong texts do not count for speeds.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ SPEED = "tokens_per_second"
 
 
 class Samples:
-    """Samples of all blocks (prompt, repeat) in which every contender had its turn."""
+    """Samples of all blocks (prompt, repeat) that have a sample of every contender."""
 
     def __init__(
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
@@ -109,7 +109,7 @@ class Bandwidth:
     copy_bytes_per_s: float
 
     def share(self, figures: Figures) -> float | None:
-        """Share of the memory bandwidth that a turn reached; None if the number of forward passes is unknown."""
+        """Bytes of weights read per second, as a share of the copy bandwidth; None if a pass count is unknown."""
         if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
             return None
         read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes

@@ -1,6 +1,6 @@
 """Measured gain in speed from a selector of tree shapes.
 
-For each sampling setting, the selector and the best static shape decode the same texts in turns.
+For each sampling setting, each prompt is decoded with the best static shape and with the selector.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def realised(
     max_new_tokens: int,
     seed: int,
 ) -> Iterator[Realised]:
-    """Decodes each prompt with the static shape and with the selector; yields the texts so far after each prompt.
+    """Decodes each prompt with the static shape and with the selector; after each prompt, yields the figures so far.
 
     The first prompt has the seed `seed`, the second `seed` + 1, and so on.
     """

@@ -47,7 +47,7 @@ from dynatui.lab.bench.machine import begin_peak
 
 SEED = 0
 CERTAINTY = 40.0
-"""Standard deviation of the draft's logits, at which the most probable token nearly always has a probability near 1."""
+"""Standard deviation of the draft's logits; it is so large that one token nearly always has a probability near 1."""
 BIAS = 0.02
 """Standard deviation of biases; the other weights have the same standard deviation."""
 
@@ -136,7 +136,7 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """Engine whose draft has a random output matrix: guesses are right only by chance, but passes take equally long."""
+    """Engine whose draft has a random output matrix, so that only acceptance changes, and not the time of a pass."""
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
     if held.hf.reloadable:
@@ -231,7 +231,7 @@ def _folder() -> Any:
 
 
 OVERALL = 1e-9
-"""Path probability below which a node has no children; practically no node has a lower probability."""
+"""Path probability below which a node gets no children, so low that practically every node is above it."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Size:
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Plain decoding and one contender for each tree size. Peak memory is that of the rounds, without the prefill."""
+    """Plain decoding and one contender for each tree size; the measured peak memory leaves out the prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),

@@ -24,11 +24,11 @@ near-tie verdict; None if the difference cannot be judged."""
 PARTS = ("round", "draft", "verify", "commit", "host")
 COUNTS = ("host_share", "rest_share", "target_forwards", "draft_forwards", "peak_bytes", "bandwidth_share", "waits")
 MEDIANS = {key: key for key in ("tokens_per_round", *COUNTS)} | {f"{part}_ms": f"{part}_s" for part in PARTS}
-"""Column of the data frame for each field of `Row` that is a median over prompts (of medians over repeats)."""
+"""Column of the data frame for each field of `Row` that is a median over prompts of medians over repeats."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of one contender on the prompts on which its text is right."""
+    """Figures of one contender; medians leave out prompts on which a text wrongly differs from the text of `ar`."""
 
     name: str
     group: str
@@ -78,11 +78,11 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     index: int
     near_tie: bool | None
-    """Whether float32 finds a near tie; None if one text is a prefix of the other, or if there is no verdict."""
+    """Whether the difference is a near tie; None if one text is a prefix of the other, or if `judged` is False."""
     gap: float | None
-    """Difference of the two tokens' logits in float32, 0 or more."""
+    """Absolute difference of the two tokens' scores in float32; None if `near_tie` is None."""
     judged: bool = True
-    """Whether float32 could score the two tokens; this is impossible if the target is split over processes."""
+    """False if the two tokens could not be scored in float32, because the target is split over processes."""
 
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
@@ -112,8 +112,8 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """All comparisons shown below the table: `ar` over `generate`, adaptive trees over other kinds of contenders,
-    methods over the same methods without one part, and batch-invariant passes over ordinary passes.
+    """Comparisons of `ar` with `generate`, of adaptive trees with other kinds of contenders, of methods with the same
+    methods without one part, and of batch-invariant passes with ordinary passes.
 
     Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
     the text of `ar` by design.
@@ -140,10 +140,9 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
-    """Rounds per second with batch-invariant passes, divided by rounds per second without them, on all prompts.
+    """Rounds per second with batch-invariant passes, divided by rounds per second with ordinary passes.
 
-    Tokens/s cannot be compared, because the texts with and without batch-invariant passes may differ, and both texts
-    are right.
+    Tokens/s cannot be compared, because the two kinds of passes may give different texts, and both texts are right.
     """
     compared, frame = [], turn_frame(samples)
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
@@ -181,7 +180,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
-    """Judge by the target's float32 scores after these prompts; no verdict if the target is split over processes."""
+    """Judge that scores tokens with the target in float32; it returns None if the target is split over processes."""
     score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.judgeable else None
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`

@@ -1,4 +1,4 @@
-"""Reports as text of at most 80 columns. This module only formats numbers that other modules compute."""
+"""Reports as text of at most 80 columns. All numbers are computed in other modules."""
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter

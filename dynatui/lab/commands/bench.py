@@ -178,7 +178,7 @@ def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods whose settings are listed by an option of the same name as the method."""
+    """Names of the methods with an option of the same name, which lists the settings to measure."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 

@@ -67,7 +67,7 @@ def text(report: "PaperReport", width: int) -> str:
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
-    """A section with the table, split into parts that fit; a last part of words alone becomes a sentence below them."""
+    """The table as a section, in parts of at most `width`. If the last part has only words, a note replaces it."""
     kinds = [column.kind for column in table.columns]
     columns = [
         _Column(
@@ -87,7 +87,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _parts(names: Sequence[_Column], others: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit beside the names; a column of the paper stays with the measured column."""
+    """Splits columns into parts that fit beside `names`; a column of paper values stays with its measured column."""
     groups: list[list[_Column]] = []
     for column in others:
         if column.kind == "paper" and groups:
@@ -178,7 +178,7 @@ def writers() -> tuple[Writer, ...]:
     if not drawable:
         streams.say(WITHOUT_FIGURES)
     # The figures are drawn after all other files are written, so that the other files exist even if drawing fails.
-    # Then the page is written again, with links to the figures.
+    # Then `write` is called again, since the page of the report links to the figures that exist.
     return (write, drawn, write) if drawable else (write,)
 
 

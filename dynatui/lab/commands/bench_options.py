@@ -32,7 +32,7 @@ def parameters() -> Declared:
 
 
 def all_methods() -> str:
-    """Names that --methods accepts, with commas between them; methods of transformers are measured as baselines."""
+    """Comma-separated names that --methods accepts; methods of transformers are measured by --baselines instead."""
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 
@@ -80,7 +80,7 @@ def _presets() -> TyperOption:
 
 
 def _changes() -> Iterator[TyperOption]:
-    """Options whose value overrides every measured preset."""
+    """Options of single parameters; a given value replaces the parameter's value in every measured preset."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
         if each in changing and not each.selects_preset:

@@ -111,7 +111,7 @@ _OPTIONS = (
 PARAMETERS: Declared = (PAIR, OptionGroup("given", _OPTIONS))
 _OF_THE_JOB = ("stops_at_eos", "temperature", "top_p", "seed")
 _OF_THE_FILES = ("quick", "data", "data_sets", "output", "prompt_chars", "prompt_tokens")
-"""Options that this module reads; they and `_OF_THE_JOB` are the options that are not fields of `Extent`."""
+"""Options that `paper` itself evaluates. All options except these and `_OF_THE_JOB` set fields of `Extent`."""
 
 
 def paper(*, pair: OnPair, given: Given) -> int:

@@ -92,7 +92,7 @@ SELDOM_S = 30.0
 """Minimum time in seconds between two progress lines if there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Width in characters; the bar is ASCII, since the terminal's font is unknown."""
+"""Width of the progress bar in characters. The bar is ASCII, since the terminal's font is unknown."""
 
 
 def words(seconds: float) -> str:
@@ -103,7 +103,7 @@ def words(seconds: float) -> str:
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
+    """Estimated time left, if the share of done work rose from `first` to `share` in `elapsed_s`; None if unknown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 

@@ -75,7 +75,7 @@ _REQUEST = (
     ),
     options.SEED,
 )
-"""Options that make the `SamplingRequest`, except `selector`, which is a field of the job."""
+"""Options whose values set fields of `SamplingRequest`, except `selector`, which is a field of `OnSamplings`."""
 PARAMETERS: Declared = (
     CONTEXT,
     PAIR,

@@ -1,4 +1,4 @@
-"""`dynatui bench sweep`: declares its options, and shows progress and results."""
+"""`dynatui bench sweep`: the options of the command, and the output of its progress and results."""
 
 from collections.abc import Sequence
 from pathlib import Path

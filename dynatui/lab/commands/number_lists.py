@@ -1,4 +1,4 @@
-"""Options that measurements share, and values that are lists of names or numbers."""
+"""Options that the commands for measurements share, and parsers for lists of names or numbers."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,20 +18,20 @@ LARGEST = 1 << 20
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names in a list with commas, without duplicates and empty names."""
+    """Names in a comma-separated list, without duplicates and empty names."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tuple[float, ...]:
-    """Converts the parts of a list to numbers, without duplicates; raises ConfigError with the remedy."""
+    """Converts the parts of a list to numbers, without duplicates; raises ConfigError if a part is not a number."""
     with suppress(ValueError):
         return tuple(dict.fromkeys(map(float, parts)))
     raise ConfigError(f"{option} is {quoted(text)}; give {remedy}")
 
 
 def number_lists(option: str, text: str, *, example: str, probability: bool = False) -> tuple[tuple[Any, ...], ...]:
-    """Groups of whole numbers in a list, without duplicates. Each group must have as many numbers as `example`; with
-    `probability`, it may have one further number, which need not be whole.
+    """Groups of whole numbers, such as 8x64, in a comma-separated list, without duplicate groups. A group must have as
+    many numbers as `example`; with `probability`, a group may have one further number, which need not be whole.
     """
     parts = [part.strip().split("x") for part in text.split(",")]
     count = len(example.split("x"))

@@ -24,7 +24,7 @@ from dynatui.terminal import streams
 
 NAME = 22
 SHOWN = (1, 2, 3, 4, 8)
-"""Positions whose survival rates are printed."""
+"""Positions in a chain, counted from 1, whose survival rates are printed."""
 LENGTHS = (3, 8)
 """Lengths K of chains for which L(K), the mean number of tokens per round, is printed."""
 SCORED_TOKENS = 128

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
-"""Minimum number of prompts: one of these is used for validation, and one for the evaluation."""
+"""Minimum number of prompts: of every five prompts, one is used for validation, and one for the evaluation."""
 _option, _switch = partial(option, panel=SELECTOR), partial(switch, panel=SELECTOR)
 
 

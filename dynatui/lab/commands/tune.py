@@ -1,5 +1,5 @@
-"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset; or
-ranks drafts. The search and its verdict are in `dynatui.lab.tuning`. Imports torch only when a search begins.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset;
+with --drafts, ranks drafts instead. The search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ def tune(
 def ranked(
     context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
 ) -> int:
-    """Raises DecoderError if an option has no effect beside --drafts, or no draft can be ranked."""
+    """Ranks drafts; raises DecoderError if an option without effect beside --drafts is given, or no draft is usable."""
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
     require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave lookup out")

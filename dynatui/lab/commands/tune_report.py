@@ -263,7 +263,7 @@ def _over_plain(leader: Leader) -> str:
 
 
 def _knobs(setting: MethodSetting, sampling: Sampling) -> str:
-    """A setting as command-line options; options that have their default value with this sampling are left out."""
+    """A setting as command-line options, without options that have the default value for these sampling settings."""
     run = RunConfig(sampling=sampling)
     if setting.rules is not None:
         run = run.with_rules(setting.method, setting.rules)

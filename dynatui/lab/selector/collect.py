@@ -1,5 +1,5 @@
-"""Collects labelled roots: samples texts that continue a user's prompts, and labels all tree shapes at roots, which are
-some tokens of each text. Each prompt and sampling setting has its own seed, so an interrupted collection can resume.
+"""Collects labelled roots: samples texts that continue a user's prompts, and labels all tree shapes at regularly spaced
+tokens of each text, the roots. Each prompt and sampling setting has its own seed, so a collection can resume.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume. Does not
-know how roots are labelled.
+"""Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume.
+Independent of how roots are labelled.
 """
 
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Roots:
     prompt: Int[Tensor, "R"]
     setting: Int[Tensor, "R"]
     tokens: dict[str, Float[Tensor, "R A"]]
-    """{verifier: expected tokens per round of each action (tree shape)}; NaN if it cannot verify trees of the shape."""
+    """{verifier: expected tokens per round of each action (tree shape)}; NaN if the shape cannot be verified."""
     latency: dict[str, Float[Tensor, "R S"]]
     """{verifier: seconds of each part of a round}; see `decoder.selector.latency`."""
 
@@ -103,7 +103,7 @@ class Roots:
 
 
 def round_seconds(part_seconds: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
-    """Seconds of a round of each action, from the seconds of its parts; see `decoder.selector.latency`."""
+    """Seconds of a round of each action, from the seconds of the round's parts; see `decoder.selector.latency`."""
     return part_seconds @ torch.from_numpy(latency.counts()).to(part_seconds.dtype).T
 
 

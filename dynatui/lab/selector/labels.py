@@ -83,7 +83,7 @@ class SharedDraws:
 
 @dataclass(frozen=True)
 class RootDraws:
-    """Shared draws below one root, with both models' distributions after all N nodes of their tree."""
+    """Shared draws below one root, with both models' distributions after all N nodes of `draws.tree`."""
 
     draws: SharedDraws
     target_probs: Rows
@@ -99,14 +99,14 @@ class RootDraws:
         if verifier == "naive":
             paths = _TopDown(self, SOLVERS["naive_tree"]).path()
             return np.array([paths[shape.depth] for shape in shapes])
-        # Block verification allows trees of one path only. For such trees, it is the same as traversal.
+        # Block verification allows trees of one path only. For such trees, it equals traversal verification.
         labels = _BottomUp(self).labels()
         return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in shapes], labels, np.nan)
 
 
 @dataclass(frozen=True)
 class _TopDown:
-    """Labels of top-down verifiers: sums of acceptance probabilities by level (Thomas et al. 2026, equation 3)."""
+    """Labels of top-down verifiers: acceptance probabilities, summed over levels (Thomas et al. 2026, equation 3)."""
 
     root: RootDraws
     solver: Solver
@@ -205,7 +205,7 @@ class _BottomUp:
 
 
 def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
-    """Expected tokens per round of the tree without its nodes below depth `deepest`."""
+    """Expected tokens per round of the tree without the nodes that are deeper than `deepest`."""
     expected, left = 1.0, 1.0
     for node in judgements:
         if node.depth <= deepest:

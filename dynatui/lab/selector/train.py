@@ -26,9 +26,9 @@ from decoder.system.whole_files import write_whole
 from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
 
 WORST_SHARE = 0.1
-"""Alpha of the objective, `decoder.selector.policy.loss`: share of the roots with the largest regret."""
+"""Alpha in `decoder.selector.policy.loss`, which averages the largest regrets over this share of the roots."""
 PACE = 0.7
-"""The random factors on the times of draft and target are between exp(-PACE) and exp(PACE)."""
+"""In training, pass times of draft and target get random factors between exp(-PACE) and exp(PACE)."""
 SURENESS = 20.0
 """Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
@@ -46,7 +46,7 @@ class Recipe(msgspec.Struct, frozen=True):
     batch: int = 64
     regret_weight: float = 1.0
     entropy_weight: float = 0.03
-    """Initial weight of the entropy, which falls to 0: a policy that is certain too early stops learning."""
+    """Initial weight of the entropy; the weight falls to 0. A policy that is certain too early would stop learning."""
     hidden: bool = True
     seed: int = 0
 
@@ -59,7 +59,7 @@ class Epoch:
     gain: float
     """Predicted speed at validation roots, divided by the speed of the best fixed shape for each sampling setting."""
     best: float
-    """Largest gain so far; the selector that has this gain is kept."""
+    """Largest gain of all epochs so far; the selector of the epoch with the largest gain is written at the end."""
 
 
 def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
@@ -227,7 +227,7 @@ class _Trainer:
         return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens per second of each fixed shape over all roots, divided by the best shape's; at least `LEAST_RATE`."""
+        """Tokens per second of each fixed shape over all roots, divided by the highest rate; at least `LEAST_RATE`."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
         rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()
@@ -241,7 +241,7 @@ class _Trainer:
 
 
 COMMON = 3
-"""Number of shapes that a report lists; they are the most frequently chosen shapes."""
+"""Number of shapes in `Prediction.common`."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""A table as data, and its writers in plain text, Markdown and CSV. Knows no particular table."""
+"""A table as data, and writers in plain text, Markdown and CSV, for tables of any content."""

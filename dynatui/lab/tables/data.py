@@ -1,4 +1,4 @@
-"""A table as data, the text of its cells, and writers in plain text, Markdown and CSV. Knows no particular table."""
+"""A table as data, the text of its cells, and writers in plain text, Markdown and CSV, for tables of any content."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Cell: TypeAlias = Interval | Printed | str | float | None
-"""Content of a cell: a value with its interval, a number printed in the paper, text, a plain number, or None."""
+"""Content of a cell: a value with its interval, a number printed in the paper, text, a number, or None (unknown)."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ def of_rows(specs: Sequence[Spec[R]], rows: Iterable[R], *, title: str = "", not
 
 
 def lines(cell: Cell, digits: int) -> tuple[str, ...]:
-    """Text of a cell, in one line or two."""
+    """Text of a cell, as one or two lines."""
     match cell:
         case str():
             return (cell,)

@@ -55,7 +55,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(stage: str, options: argparse.Namespace) -> None:
-    """Runs a stage, which writes its result to the work folder under its name; `card` writes to the folder `--out`."""
+    """Runs a stage, which writes its result under the stage's name to the work folder; `card` writes to `--out`."""
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)

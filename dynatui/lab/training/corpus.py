@@ -82,8 +82,8 @@ def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: in
 def sample_texts(
     engine: Engine, books: NDArray[np.uint16], plan: Samples, folder: Path, log: Callable[[str], None]
 ) -> None:
-    """Samples texts that continue passages of books from the engine's target, and writes the batches that the folder
-    lacks. Each text has its own seed, so that an interrupted stage can resume. End-of-text tokens do not end a text.
+    """Samples texts with the engine's target, as continuations of passages of books, and writes the batches that the
+    folder lacks. Each text has its own seed, so that a stage can resume. End-of-text tokens do not end a text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sampling = Schedule(Sampling(temperature=plan.temperature))

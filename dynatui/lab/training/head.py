@@ -82,8 +82,8 @@ class TrainedHead(nn.Module):
 class _Levels:
     """Attention of the unrolled levels of a text; each call adds a level.
 
-    Row j of level k (both counted from 0) sees rows 0 to j - k of the text, which is level 0. It also sees its drafted
-    ancestors and itself: row j - k + m of each level m from 1 to k.
+    Row j of level k (counted from 0) attends to rows 0 to j - k of the text, which is level 0. Row j also attends to
+    its drafted ancestors and itself: row j - k + m of each level m from 1 to k.
     """
 
     def __init__(self) -> None:
@@ -125,8 +125,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Mask of the text's rows that each row of a level sees. Rows without a valid input see row 0, so that every row
-    sees at least one row.
+    """Mask of the text's rows to which each row of a level attends. Every row attends to row 0, so that a row without
+    a valid input also attends to at least one row.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

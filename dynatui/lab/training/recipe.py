@@ -1,5 +1,5 @@
 """Recipe of the embedded pair: model shapes, stages and their budgets. Learning rate and window depend on the share of
-the budget that is spent, so a stage completes its decay on any machine.
+the budget that is spent, so a stage completes its learning-rate decay on any machine.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Samples:
-    """How training texts are sampled from the target: a draft trains on them since it later drafts in such texts."""
+    """Plan of the texts that are sampled from the target to train a draft, which later drafts in such texts."""
 
     temperature: float
     prompt: int

@@ -1,4 +1,4 @@
-"""Optuna's database of trials: an SQLite file or a PostgreSQL server. Imports Optuna; knows nothing of settings."""
+"""Optuna's database of trials: an SQLite file or a PostgreSQL server. Independent of the tuned settings."""
 
 import re
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ PATIENT = {
     "keepalives_interval": 5,
     "tcp_user_timeout": 1000 * PATIENCE_S,
 }
-"""Connection options that bound the wait for a server; without them, a call to a vanished host blocks for minutes."""
+"""Options of PostgreSQL connections that bound waits; without them, a call to a vanished host blocks for minutes."""
 EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 POSTGRES = "postgresql+psycopg"
 _SERVERS = ("postgres", "postgresql", POSTGRES)
@@ -103,7 +103,7 @@ def _storage(url: str) -> RDBStorage:
 
 def _engine_options(url: str) -> dict[str, Any]:
     if _file(url):
-        # If the constructor of `RDBStorage` fails, its engine is not disposed of; without a pool, no connection stays.
+        # If the constructor of `RDBStorage` fails, its engine is not disposed of; a pool would keep connections open.
         return {"poolclass": NullPool, "connect_args": {"timeout": PATIENCE_S}}
     try:
         import psycopg  # noqa: F401, PLC0415 - an optional dependency

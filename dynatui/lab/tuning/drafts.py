@@ -47,7 +47,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
     expected: float
     measured: Mapping[str, Interval | None]
-    """Measured speed-up over plain decoding, by method; None if each text differed from the text of plain decoding."""
+    """Measured speed-up over plain decoding, by method; None if every text differed from the text of plain decoding."""
     limits: Bottleneck | None
     """Bottleneck of the fastest method; None if this method has too few rounds."""
     fastest: str
@@ -75,7 +75,7 @@ class OnDrafts:
 
 
 def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
-    """Raises DecoderError if sampling is not greedy, no draft is usable with this target, or a prompt does not fit."""
+    """Ranks drafts; raises DecoderError if sampling is not greedy, no draft is usable, or a prompt is too long."""
     greedy = job.config.sampling.greedy
     require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = loaded(job, note)

@@ -1,5 +1,5 @@
-"""A complete tuning: loads a pair, splits prompts and the time, searches settings, and checks the best of them
-against the shipped settings on texts that the search has not used.
+"""A complete tuning: loads a pair, divides prompts and time between search and check, searches settings, and compares
+the best of them with the shipped settings on texts that the search has not used.
 """
 
 import platform
@@ -42,14 +42,14 @@ MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
 """Share of the total time that is reserved for the check."""
 SEARCHED = 3
-"""Number of contenders on each text of the search: candidate, incumbent and plain decoding."""
+"""Number of contenders on each text of the search: candidate, leader and plain decoding."""
 TRIED = study.BRANCHINGS, study.DEEPEST, study.LONGEST_CHAIN, study.MOST_NODES
 """Bounds of the search space. They are part of a study's name, since a study with other bounds cannot be resumed."""
 DIGITS = 12
 Take: TypeAlias = Callable[[Mapping[str, MethodSetting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
 IsNearTie: TypeAlias = Callable[[int, Sequence[int], Sequence[int]], bool]
-"""(number of the text, tokens, tokens of plain decoding) -> whether they first differ at a near tie."""
+"""(number of the text, tokens, tokens of plain decoding) -> whether both texts first differ at a near tie."""
 Watch: TypeAlias = Callable[[TuneProgress], None]
 
 
@@ -67,8 +67,8 @@ class OnPrompts(OnPair):
 
 
 class Turns:
-    """Measures turns; must be closed after use. In a turn, one setting or plain decoding decodes one passage. All turns
-    are one run of `measured`, which receives them one by one, since a run begins with a costly garbage collection.
+    """Measures turns, in each of which one setting or plain decoding decodes one passage; must be closed after use. All
+    turns belong to one call of `measured`, since each call begins with a costly garbage collection.
     """
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]]) -> None:
@@ -186,7 +186,7 @@ def tuned(job: OnPrompts, note: Note, watch: Watch, stopped: Callable[[], bool])
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
     """Seconds of `whole_s` that are reserved for the check: the share `CHECK_SHARE`, or more if the minimum number of
-    texts takes longer. The estimate uses `blocks_s`, the seconds of each text of the search so far.
+    texts takes longer. The seconds per text are estimated from `blocks_s`, those of the search so far.
     """
     # the first few texts give no estimate: they are slower, since caches are cold and graphs are captured
     text_s = median(blocks_s) * len(outcome.NAMES) / SEARCHED if len(blocks_s) >= FEWEST else 0.0
@@ -272,7 +272,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
-    """Name of the study in a database; each request and machine has its own name, so trials of others are not used."""
+    """Name of the study in a database; names differ between requests and machines, so that they share no trials."""
     # If all prompts are plain text, the values None and False of `chat` have the same effect.
     conversations = any(as_prompt(prompt).earlier is not None for prompt in job.prompts)
     chat = job.config.chat if conversations else bool(job.config.chat)

@@ -19,7 +19,7 @@ NAMES = FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", 
 `SHIPPED_CHAIN` only if it found a better chain; `CHAIN` is the best chain.
 """
 NOT_SLOWER = 0.97
-"""A found setting is kept only if the interval of its gain begins at or above this value, so it need not be faster."""
+"""A found setting is kept if its gain is at least 1 and the lower end of the gain's interval is at least this value."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ def _profiled(job: OnServer, log: ProfileLog, note: Note, show: Show) -> Done[Pr
 
 
 Texts: TypeAlias = Mapping[int, tuple[Tokens, Tokens]]
-"""{number of a prompt: (its token ids, token ids of its answer)}; no token ids if there is no answer."""
+"""{number of a prompt: (token ids of the prompt, token ids of its answer)}; the answer is empty if there is none."""
 
 
 def _encoded(job: OnServer, tokenizer: TextTokenizer, context: int, note: Note) -> Texts:
@@ -160,7 +160,7 @@ def _steps(job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: Prof
 
 
 def _measured(engines: Mapping[str, Engine], context: int) -> Costs:
-    """Times of passes on this machine after `context` tokens; a head that drafts all levels at once has one pass."""
+    """Times of passes after `context` tokens on this machine. A draft's pass may compute several levels."""
     own = {name: engine.costs_of(context) for name, engine in engines.items()}
     target = next(iter(own.values()))
     return Costs(
@@ -246,7 +246,7 @@ def _kind(pair: Pair) -> DraftKind:
 
 
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:
-    """The costs that the user gave; otherwise those of the roofline, if a device was named, or the measured costs."""
+    """Costs from the first available source: the user, the roofline of a named device, measurement on this machine."""
     if job.step_s is not None:
         timed = dict(zip((name for name in job.drafts if name != LOOKUP), job.draft_s, strict=True))
         draft_s = {name: seconds for name, seconds in timed.items() if name in drafts}

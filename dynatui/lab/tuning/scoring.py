@@ -1,18 +1,18 @@
 """Scores drafts at every place (token position) of a text: whether the target accepts a drafted token, the rank of the
 target's token by the draft's logits, and the draft's confidence.
 
-A text is either written by the target, or a given answer, read in one pass (teacher forcing). At each place, the target
-chooses a token, given the text before the place: in a text of its own, the text's token; in an answer, the most
-probable token or a sampled token. A drafted token is right if the target chooses it; at T > 0, this is rejection
-sampling with a one-hot draft distribution. A token that is sampled from the draft is accepted, if the target chooses z,
-with probability min(1, q(z) / p(z)); the mean over z is the sum of min(p, q).
+A text is written by the target, or is a given answer, which the target reads (teacher forcing). At each place, the
+target chooses a token, given the text before the place: in a text that the target wrote, the text's token; in an
+answer, the most probable token or a sampled token. A drafted token is right if the target chooses it; at T > 0, this is
+rejection sampling with a one-hot draft distribution. If the target (distribution p) chooses z, a token sampled from the
+draft (distribution q) is accepted with probability min(1, q(z) / p(z)); the mean over z is the sum of min(p, q).
 
-A token of a chain counts only if all tokens before it were accepted, and thus are the text's tokens. A draft model
-reads only tokens, so it drafts the same tokens after the text itself, and one pass over the text gives all chains. A
-head reads its own states after the first token, and lookup copies a whole chain, so both draft anew at every place.
+A token of a chain counts only if all earlier tokens of the chain were accepted and thus equal the text. A draft model
+reads only tokens, so one pass over the text gives the acceptances of all chains. A head reads its own states after the
+first token of a chain, and lookup copies a whole chain, so both must draft a chain at every place.
 
-In the target's own texts, the scores are exact. In an answer, where the target chooses another token than the answer's,
-the next token of the chain is scored after the answer's token, not after the chosen token.
+In texts that the target wrote, the scores are those of decoding. In an answer, they are approximate: where the target
+chooses another token than the answer's, the chain's next token is scored after the answer's token.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ from dynatui.servers.profile_file import LONGEST_CHAIN
 from dynatui.servers.survival import FIRST, Reals, ScoredPlaces, Whole
 
 AT_ONCE = 32
-"""Number of places that one pass scores; below the number of llama.cpp's sequences, since each chain takes one."""
+"""Number of places that one pass scores; below llama.cpp's number of sequences, since each chain is a sequence."""
 
 _LEAST = 1e-30
 """Replaces a target probability of 0, which rounding at the edge of truncation can give to a chosen token."""
@@ -75,7 +75,7 @@ def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> Sc
 @torch.inference_mode()
 def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
     """A text that the target writes, of at most `places` tokens. `LONGEST_CHAIN` further tokens follow, even after an
-    end token, so that chains from the last places are scored in full, as in servers.
+    end token, so that chains from the last places are scored in full; servers draft them in full, too.
     """
     most = places + LONGEST_CHAIN
     endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
@@ -107,7 +107,7 @@ def given(pair: Pair, prompt: Tokens, answer: Tokens, places: int, sampling: Sam
 def _chosen(
     target: LanguageModel, prompt: Tokens, tokens: Tokens, seed: int | None, sampling: Sampling
 ) -> tuple[list[int], list[float]]:
-    """The target's choices and their probabilities; sampled with `seed`, or without a seed the tokens themselves."""
+    """The target's choices and their probabilities: tokens sampled with `seed`, or `tokens` itself without a seed."""
     generator = None if seed is None else torch.Generator(target.device).manual_seed(seed)
     whole, found, known = [*prompt, *tokens], list[int](), list[float]()
     passes = DraftPasses(target, target.width, len(whole))

@@ -1,5 +1,5 @@
 """Search for the fastest setting. In each trial, a candidate setting is measured beside the leader (the best setting so
-far), text by text, until the candidate has won or lost. Callers supply the measurement and the end of the time.
+far), text by text, until the candidate has won or lost. Callers supply the measurement and decide when the search ends.
 """
 
 import math
@@ -118,7 +118,7 @@ class State:
     pruned: int = 0
     """Number of trials that ended early, because the candidate was clearly slower."""
     wrong: tuple[MethodSetting, ...] = ()
-    """Settings with a text that differs from the text of plain decoding; such settings cannot become leaders."""
+    """Settings whose text differs from that of plain decoding, not only by a near tie; these cannot become leaders."""
     too_large: tuple[MethodSetting, ...] = ()
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
@@ -150,8 +150,8 @@ class Search:
             yield from self._trial(candidate, over)
 
     def _candidate(self, study: Study) -> MethodSetting | None:
-        """A setting that is not measured yet; None if no setting is left. The study is told the known value of each
-        measured setting that it suggests.
+        """A setting that is not measured yet; None if no setting is left. If the study suggests a measured
+        setting, the setting's value is reported to the study again.
         """
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
@@ -217,5 +217,5 @@ class Search:
 
 
 def _log(over: float | None, under: float | None) -> list[float]:
-    """Logarithm of the ratio of two speeds; an empty list if one of them is unknown."""
+    """List with the logarithm of the ratio of two speeds; empty if one of the speeds is unknown."""
     return [math.log(over / under)] if over and under else []

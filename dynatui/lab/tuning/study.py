@@ -109,7 +109,7 @@ FEWEST = 12
 
 
 def require_optuna() -> None:
-    """Raises ConfigError if Optuna is not installed, or scikit-learn, which knob importance needs."""
+    """Raises ConfigError if Optuna or scikit-learn is not installed; the knob importance needs scikit-learn."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")

@@ -1,1 +1,1 @@
-"""Triton kernels of fixed-shape passes, each beside the plain function that is its reference."""
+"""Triton kernels of fixed-shape passes; the reference of each is a function of torch operators."""

@@ -1,6 +1,6 @@
 """Norm, matrix product and gated activation of a layer as one Triton kernel.
 
-The plain reference is `decoder.forward.families.model.normed`. A program reads whole rows for its columns of the
+The reference in torch is `decoder.forward.families.model.normed`. A program reads whole rows for its columns of the
 product, so it also sums the values and squares of each row, which determine the norm's mean and scale. These are
 applied to the product: (x - m) s W = s (x W - m 1 W), where 1 W are the sums of the columns of W. So the normalised
 rows and the columns before the activation are never written to memory.
@@ -25,7 +25,7 @@ from decoder.forward.linear import Linear
 from decoder.system.device import multiprocessors_of
 
 MOST_ROWS = 64
-"""Most rows of a pass: a program keeps its sums for all rows in registers."""
+"""Largest number of rows that the kernel computes, since a program keeps its sums for all rows in registers."""
 COLUMNS, MOST_COLUMNS = 32, 128
 """Least and largest number of columns of the product that one program computes."""
 DEPTH, DEPTH_OF_MANY_COLUMNS, DEPTH_OF_FLOAT32 = 128, 64, 32
@@ -121,8 +121,8 @@ def _depth(columns: int, dtype: torch.dtype) -> int:
 def normed_product(
     multiprocessors: int, rows: Float[Tensor, "N X"], norm: Norm, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
-    """`normed` by the kernel, or by the plain function for many rows. The product must be in the rows' dtype. The only
-    activation is `gated_silu`, after an `RmsNorm`.
+    """`normed` by the kernel, or by torch for more than `MOST_ROWS` rows. The product must be in the rows' dtype. The
+    only activation is `gated_silu`, after an `RmsNorm`.
     """
     count, size = rows.shape
     if count > MOST_ROWS:

@@ -1,7 +1,7 @@
 """Attention of a native layer in two Triton kernels, without the KV cache's unused slots.
 
-The plain reference is `decoder.forward.families.model.attended`, followed by `gelu` in layers with parallel residual.
-The two kernels replace about seven kernels: for RoPE, write of keys and values, attention, copy of its output, GELU.
+The reference in torch is `decoder.forward.families.model.attended`, then `gelu` in layers with parallel residual. The
+two kernels replace about seven: for RoPE, writing keys and values, attention, copying its output, and GELU.
 
 The first kernel divides the slots before the pass's own among several programs for each head (split-KV); one more
 program attends to the pass's own rows, whose keys it rotates and writes. The second kernel merges the programs' results
@@ -9,7 +9,7 @@ by their log-sum-exp. So no program reads a slot that another program writes, an
 the number of columns of the mask, which CUDA graphs round up.
 
 Nothing here reads a value on the host or depends on the text's length, so CUDA graphs can capture the kernels. This
-module must stay independent of trees, graphs and sessions: the mask is the bias of the plain function. It can be
+module must stay independent of trees, graphs and sessions; its mask is the bias that the reference gets. It can be
 imported only where Triton is installed.
 """
 
@@ -28,9 +28,9 @@ from decoder.forward.families.native import NativeModel
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256
-"""Most rows of a pass that the kernels compute; prompts have more rows."""
+"""Largest number of rows that the kernels compute; prompts have more rows."""
 LEAST_TILE, TILE, TILE_OF_FLOAT32 = 16, 64, 32
-"""Number of queries of one program: at least, at most in half precision, and at most in float32."""
+"""Number of queries of one program: the minimum, the maximum in half precision, and the maximum in float32."""
 STEP, SCORES_OF_FLOAT32 = 64, 512
 """Number of keys that a program multiplies at once; in float32, the number of scores that it computes at once. With
 these numbers, no program for heads of 128 dimensions spills registers.
@@ -294,8 +294,8 @@ def attend(
 ) -> None:
     """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
 
-    Every row must see a slot. Each slot that a row sees must belong to a row of this pass, or come before all such
-    slots. This holds in texts, drafts and trees, where a row sees only rows of the same pass and of earlier passes.
+    Every row must attend to a slot. Each slot to which a row attends must belong to a row of this pass, or come before
+    the slots of all these rows. This holds in texts and trees: rows attend only to rows of the same or earlier passes.
     """
     place, bias = given.new[index], given.biases[index]
     # If all rows have one position, there is one rotation for all of them.
@@ -356,7 +356,7 @@ def attend(
 
 @dataclass(frozen=True)
 class TreeAttention:
-    """A layer's attention by kernels, or by the plain function for many rows."""
+    """A layer's attention by the kernels, or by torch for more than `MOST_ROWS` rows."""
 
     approximate: str | None
     """Torch's name for the kind of GELU that is also applied to the MLP's columns; None for no activation."""
@@ -384,5 +384,5 @@ def _with_kernels(processors: Multiprocessors, layer: Layer) -> Layer:
 
 
 def _same(columns: Tensor) -> Tensor:
-    """No operation, since the kernels have already applied the activation."""
+    """Returns its input, since the kernels have already applied the activation."""
     return columns

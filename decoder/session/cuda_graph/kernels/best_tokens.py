@@ -1,7 +1,7 @@
-"""The most probable tokens after each row of a level, in two kernels; the plain function is `draft.add_children`.
+"""The most probable tokens after each row of a level, in two kernels; the PyTorch version is `draft.add_children`.
 
 The first kernel finds the best tokens of each part of the vocabulary, the second the best of these tokens. Of equally
-probable tokens, the token with the lower id comes first. These kernels know neither models nor the order of passes.
+probable tokens, the token with the lower id comes first. These kernels are independent of models and of passes.
 """
 
 import torch
@@ -49,8 +49,8 @@ def part_best(
     children,
     part: tl.constexpr,
 ):
-    """Program for one part of one row: computes its largest logit, the sum of exp(logit - largest), and the codes of
-    its best tokens, best first.
+    """Program for one part of one row: computes the part's largest logit, sum of exp(logit - largest), and codes of the
+    best tokens, best first.
     """
     row, number, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     tokens = number * part + tl.arange(0, part)

@@ -1,8 +1,8 @@
-"""Choice of a level's rows among candidates, in two kernels; the plain function is `draft.keep_level`.
+"""Choice of a level's rows among candidates, in two kernels; the PyTorch version is `draft.keep_level`.
 
 The first kernel decides for each candidate whether it is kept, by its rank: the number of candidates before it. Of
-equally probable candidates, the first ones are kept. The second kernel writes the rows. These kernels know neither
-tokens' meaning nor models.
+equally probable candidates, the first ones are kept. The second kernel writes the rows. These kernels are independent
+of models and of what tokens mean.
 """
 
 import torch
@@ -39,7 +39,7 @@ def choose_rows(
     ranked: tl.constexpr,
     compared: tl.constexpr,
 ):
-    """Stores whether each candidate is one of the first `width`, by value and then by index."""
+    """Stores whether each candidate is one of the first `width` candidates, by descending value, then by index."""
     i = tl.program_id(0) * ranked + tl.arange(0, ranked)
     value = _value(paths, threshold, i, i < count, best)[:, None]
     rank = tl.zeros([ranked], tl.int32)
@@ -67,7 +67,7 @@ def write_rows(
     scanned: tl.constexpr,
     block: tl.constexpr,
 ):
-    """Program for one row: writes its lines and a block of its attention bias."""
+    """Program for a block of one row's attention bias; the row's first program also writes the row's lines."""
     row, number = tl.program_id(0), tl.program_id(1)
     chosen, before = 0, 0
     for start in range(0, count, scanned):

@@ -1,8 +1,8 @@
-"""Rows of a tree's verification, and the commit of the accepted path, in one kernel each; the plain functions are
+"""Rows of a tree's verification, and the commit of the accepted path, in one kernel each; the PyTorch versions are
 `verify.tree_rows` and `verify.accept_path`.
 
-The history rule gives the same bits as the plain function, so no product may be fused with a sum. These kernels know
-neither models nor how the target chooses.
+The history rule must give the same bits as in PyTorch, so no product may be fused with a sum. These kernels are
+independent of models and of how the target chooses tokens.
 """
 
 import torch

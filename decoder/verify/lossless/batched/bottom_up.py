@@ -34,7 +34,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Computes the residual only at the node of the accepted stop. Raises ModelError if a probability is NaN."""
+    """Verifies a tree; computes the residual only at the accepted stop. Raises ModelError if a probability is NaN."""
     stop = bottom_up.first(stops(tree, target_probs, draft_probs), generator)
     removed = target_probs.new_tensor([stop.removed])
     after = residual(target_probs[[stop.node]], draft_probs[[stop.node]], removed)

@@ -101,14 +101,14 @@ class NodePlans:
     """Acceptance probabilities and residuals at every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """Acceptance probability of a sampled token (axis K) after a number of refusals (axis R; size 1 if irrelevant)."""
+    """Acceptance probability of each sampled token (axis K) by number of refusals (axis R; size 1 if irrelevant)."""
     residual: Float[Tensor, "N V"]
     """Distribution of the token after a node if no sampled token is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """Plans all nodes at once, and makes random decisions node by node."""
+    """A verifier that plans all nodes at once, and makes random decisions node by node."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]

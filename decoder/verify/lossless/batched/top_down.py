@@ -18,7 +18,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Plans all nodes at once. Raises ModelError if a probability is NaN."""
+    """Verifies a tree by a planned solver. Raises ModelError if a probability is NaN."""
     plan = solver.plan(tree, target_probs, draft_probs)
     # On a CPU, sampling a token costs more than copying the probabilities, so tokens are sampled only at visited nodes.
     if target_probs.device.type == "cpu":

@@ -19,7 +19,7 @@ OPENING = 1_000
 
 
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
-    """Prompts of WikiText: rows (with line breaks) up to the next empty row or heading, joined by spaces.
+    """Prompts of WikiText: rows (with line breaks) joined by spaces; an empty row or a heading ends a paragraph.
 
     A paragraph shorter than `SHORTEST` is joined with the following paragraph.
     """
@@ -44,7 +44,7 @@ Rows: TypeAlias = Callable[[Path], Iterator[str]]
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Test split of PG-19 (100 books); deepmind/pg19 needs a loading script, which `datasets` no longer runs."""
+"""Copy of PG-19's test split (100 books); the original deepmind/pg19 needs a script, which `datasets` cannot run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class DataSet:
     stands_for: str | None
     rule: Callable[[Iterable[str]], Iterator[str]]
     in_folder: tuple[tuple[str, Rows], ...]
-    """Pairs (file pattern, reader) for a data folder; the first pattern that matches any file is used."""
+    """Pairs (file pattern, reader) for a data folder; the first pair whose pattern matches a file is used."""
     on_hub: HubFiles | None = None
 
     @property

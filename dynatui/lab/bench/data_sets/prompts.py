@@ -23,9 +23,9 @@ class TextSet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """First prompts of each data set, at most `prompts` each, not truncated; a data set named twice is loaded once.
+    """The first `prompts` prompts of each data set (fewer if it has fewer); a data set named twice is loaded once.
 
-    If `folder` is None, the files come from the Hugging Face hub.
+    Prompts are not truncated. If `folder` is None, the files come from the Hugging Face hub.
     """
     chosen = _chosen(names)
     require(prompts >= 1, f"the number of prompts is {quoted(prompts)}; give 1 or more")

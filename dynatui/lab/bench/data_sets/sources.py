@@ -50,11 +50,11 @@ def lines(path: Path) -> Iterator[str]:
 
 COLUMN = "text"
 ROWS_AT_ONCE = 16
-"""Number of rows in one read batch; it is small, because a row of PG-19 is an entire book."""
+"""Number of rows that are read at a time; it is small, because a row of PG-19 is an entire book."""
 
 
 def column(path: Path) -> Generator[str, None, None]:
-    """Yields the texts of the column `COLUMN` of a parquet file; reads batches only as the caller consumes rows."""
+    """Yields the texts of the column `COLUMN` of a parquet file; each batch is read only when the caller needs it."""
     try:
         # `datasets` writes lock files even when streaming; a temporary folder keeps them out of the user's cache
         with TemporaryDirectory() as scratch, quiet("datasets"):

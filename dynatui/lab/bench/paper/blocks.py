@@ -64,7 +64,7 @@ def _judged(
 
 
 def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
-    """Contenders for an experiment's lanes, in the order of the lanes; transformers uses the pair's own modules."""
+    """Contenders for an experiment's lanes, in the order of the lanes; lanes of transformers use the pair's modules."""
     lanes = [request.lane(name) for name in experiment.lanes]
     config = RunConfig(
         max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p

@@ -21,7 +21,7 @@ from dynatui.lab.bench.paper.summary import texts
 from dynatui.lab.frame import by_prompt, mean, quotients, series, spread_quotient
 
 FEWEST = 5
-"""Minimum number of prompts for a verdict; an interval over fewer prompts is not meaningful."""
+"""Minimum number of prompts for a verdict; with fewer prompts, the confidence interval is not meaningful."""
 PAIRED_DRAWS = 2000
 """Number of bootstrap samples for a mean of quotients."""
 SPREAD_COVERAGE = 0.99
@@ -37,7 +37,7 @@ FIGURES: Mapping[str, tuple[str, bool]] = {
     "ttft_ms": ("Time to the first tokens", True),
     "rounds": ("Rounds", True),
 }
-"""By figure: its name in the report, and whether lower values are better."""
+"""(name in the report, whether lower values are better) of each figure that claims are about."""
 MEMORY = 1.035
 """Limit of the memory quotient: below it, the claim of "about 3 % more memory" holds."""
 
@@ -64,7 +64,7 @@ class On(NamedTuple):
         return [lane.name for lane in lanes if lane.paper_name in names and not lane.own_text]
 
     def first(self, *names: str) -> list[str]:
-        """The first lane of each of these rows; empty if a row has no lane."""
+        """First lane for each of these rows of the paper's tables; empty if a row has no lane."""
         found = [self.named(name)[:1] for name in names]
         return [*chain.from_iterable(found)] if all(found) else []
 
@@ -105,9 +105,10 @@ def lossless(on: On) -> Result:
 
 
 def against(figure: str, *kinds: Sequence[str]) -> Test:
-    """Test of whether DynaTree is better than every rival; the returned quotient compares it with the best rival.
+    """Test of whether DynaTree is better than every rival; the quotient compares DynaTree with the best rival.
 
-    `kinds` are groups of rows of the paper's tables. The lanes of these rows are the rivals; each group needs a lane.
+    `kinds` are groups of rows of the paper's tables. The lanes of these rows are the rivals. If a group has no lane,
+    the claim is not tested.
     """
     name, less_is_better = FIGURES[figure]
 

@@ -59,7 +59,7 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
     below: bool = False
     verdict: Verdict
     tested: str
-    """Sentence that says which quantities of which lanes are compared."""
+    """Sentence that names the compared quantities and lanes."""
 
     @property
     def by_quotient(self) -> bool:
@@ -187,7 +187,7 @@ CLAIMS = (
         {WIKITEXT: 26.1 / 22.2},
     ),
 )
-"""All claims. `published.csv` lacks some numbers of the quotients, where a different source takes precedence."""
+"""All claims. For some numbers of the quotients, `published.csv` has numbers from a source that takes precedence."""
 
 
 def claims(report: PaperReport) -> list[JudgedClaim]:

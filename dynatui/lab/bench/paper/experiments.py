@@ -35,9 +35,9 @@ GRID_TREE = Fixed(n_max=128)
 
 
 def catalogue(*, sampled: bool) -> dict[str, PaperLane]:
-    """All lanes of the experiment `main` by name, in the order of the tables' rows.
+    """All lanes that the experiment `main` can have, by name, in the order of the tables' rows.
 
-    `sampled` says that decoding is not greedy; the texts of transformers then differ, since its random numbers do.
+    `sampled`: decoding is not greedy, so texts of transformers may differ, since it draws other random numbers.
     """
     lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
     return {lane.name: lane for lane in lanes}

@@ -1,4 +1,4 @@
-"""Complete measurement of `dynatui bench paper`: loads models, warms lanes up and measures block by block.
+"""Complete measurement of `dynatui bench paper`: models are loaded, and each experiment is measured block by block.
 
 In a block, all lanes decode one prompt, one after the other and in random order; the decoding by one lane is a turn.
 Blocks that the log already contains are not measured again.
@@ -114,7 +114,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """Yields the number of finished turns and a line about the latest turn; nothing if the log has all blocks."""
+    """Yields, after each turn, the number of finished turns and a progress line; nothing if the log has all blocks."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -207,7 +207,6 @@ def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
 
 
 def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
-    """Token ids of each prompt of an experiment."""
     return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
 
 

@@ -2,7 +2,7 @@
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
 later versions over earlier versions. `doubts.csv` has reasons not to rely on some of these numbers. `corrections.csv`
-has errors in the paper, the most important first. This project measured none of the numbers.
+has errors in the paper, the most important first. None of the numbers was measured in this project.
 """
 
 import csv
@@ -69,7 +69,7 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons not to rely on the number; None if there are none."""
 
     def remark(self, usual_length: int | None) -> str:
-        """Caveats, if any: doubts, a source outside of the paper, and T if `usual_length` is given and is not T."""
+        """Caveats: doubts, a source outside of the paper, and T if it differs from a given `usual_length`."""
         length = f"at T={self.length}" if usual_length not in (None, self.length) else None
         from_logs = "from the authors' logs, not in any version of the paper" if self.source == LOGS else None
         return "; ".join(filter(None, (length, from_logs, self.doubt)))

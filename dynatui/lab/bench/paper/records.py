@@ -85,7 +85,7 @@ SCHEMA = 1
 
 
 class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost curve of the machine: seconds of a forward pass by its number of rows, which is its number of tokens."""
+    """Cost curve of the machine: seconds of a forward pass by its number of rows (tokens)."""
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
@@ -148,7 +148,7 @@ def blocks_of(log: PaperLog) -> list[PromptResult]:
 
 
 def has_text_of(figures: Figures, plain: Figures) -> bool:
-    """Whether a lane's text equals the text of plain decoding; the lengths of the texts must also be equal.
+    """Whether a lane's text equals the text of plain decoding, in its tokens and its length.
 
     If the text may differ by design, only the lengths are compared.
     """
@@ -159,7 +159,7 @@ ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
 def cost_curve(pair: Pair, tokens: int) -> CostCurve:
-    """Seconds of target and draft passes after about `tokens` tokens of text: the lowest of repeated measurements."""
+    """Lowest measured seconds of target and draft passes after about `tokens` tokens of text."""
     series = repeated_costs(pair, tokens)
     return CostCurve(
         rows=ROWS,
@@ -192,7 +192,7 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
 
 
 def _note_version(log: PaperLog, before: Header, now: Header) -> None:
-    """Adds a record to the log if the log's latest results are from another commit or version of dynatui."""
+    """Records this commit and version of dynatui if they differ from those that the log recorded last."""
     first, this = ((each.commit or None, each.machine.versions["dynatui"]) for each in (before, now))
     last = [first, *((each.commit, each.version) for each in log.of(Resumed))][-1]
     if this != last:

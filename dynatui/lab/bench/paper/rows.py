@@ -1,4 +1,4 @@
-"""The cells (lane summaries) of a report with lanes and experiments, as rows of tables and points of figures."""
+"""Rows of tables and points of figures: each cell (lane summary) of a report, with its lane and its experiment."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -23,8 +23,8 @@ class Row(NamedTuple):
     """Figures that are computed from this row and other rows."""
 
     def paper(self, figure: str, *, exact: bool) -> PublishedNumber | None:
-        """The paper's number for this lane, at the setting of the paper's main results or at exactly the row's T and
-        L_max; None if there is none.
+        """The paper's number for this lane: if `exact`, at the row's T and L_max; otherwise, at the setting of the
+        paper's main results. None if the paper has no such number.
         """
         name, data_set = paper_row(self.experiment.name, self.lane), self.text_set.stands_for
         if not exact:
@@ -63,7 +63,7 @@ def greatest(these: Iterable[Row], *fields: Literal["length", "most"]) -> list[R
 def paper_row(experiment: str, lane: PaperLane) -> str | None:
     """Row of the paper's tables, or setting of one of its sweeps, that a lane repeats; None if there is none.
 
-    The lane's name decides which sweep is meant, since some settings belong to several sweeps.
+    The sweep is taken from the lane's name, since some settings belong to several sweeps.
     """
     given = lane.parameters
     if experiment == "fixed_trees" and lane.method == "fixed":

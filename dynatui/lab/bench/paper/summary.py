@@ -16,7 +16,7 @@ from dynatui.lab.frame import frame, means
 CELL = ["experiment", "lane", "length"]
 """Columns whose values all texts of a cell share."""
 TIMES = ["tokens_per_second", "speedup", "ttft_ms", "tpot_ms", "draft_ms", "verify_ms", "round_ms"]
-"""Times and speeds; the means leave out prompts with a text that should equal the text of `ar` but does not."""
+"""Times and speeds; their means leave out prompts on which the text wrongly differs from the text of `ar`."""
 COUNTS = [
     "paper_path_length",
     "path_length",

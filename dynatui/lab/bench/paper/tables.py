@@ -66,7 +66,7 @@ def _parameter(name: str, part: int | None = None) -> Callable[[Row], Cell]:
 
 
 def status(row: Row) -> str:
-    """Result of the comparison of the lane's texts with the texts of `ar`, in words."""
+    """Text of a table cell: whether the lane's texts equal the texts of `ar`."""
     if row.lane.own_text:
         return "may differ by design"
     different = row.cell.prompts - row.cell.same
@@ -151,7 +151,7 @@ class Sheet(NamedTuple):
     notes: tuple[str, ...] = ()
     experiment: str = "main"
     exact: bool = False
-    """Whether the paper's numbers must have exactly the row's T and L_max, not those of the paper's main results."""
+    """Whether the paper's numbers must have the row's T and L_max; otherwise they are from the paper's main results."""
     chosen: Chosen = _longest
 
 

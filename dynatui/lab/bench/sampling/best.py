@@ -28,7 +28,7 @@ def for_speed(header: Header) -> Aim:
 def best_shape(
     request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
 ) -> tuple[DelayedTree, float]:
-    """Shape that maximises `aim`, and the shape's expected block efficiency, a mean over all roots in `records`."""
+    """Shape that maximises `aim`, and the shape's expected block efficiency: the mean over all roots in `records`."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
     shapes = zip(request.shapes(contest.verifier), means, strict=True)
@@ -40,8 +40,8 @@ def block_efficiency(
 ) -> dict[TextKey, float]:
     """Expected block efficiency of each text, with the best shape for its sampling setting.
 
-    The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no
-    advantage merely from a larger number of shapes. With a single prompt, the shape is chosen on that prompt.
+    The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest with more
+    shapes has no advantage from the choice alone. With a single prompt, the shape is chosen on this prompt.
     """
     efficiency: dict[TextKey, float] = {}
     for all_ in by_sampling(records).values():

@@ -67,7 +67,7 @@ def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
 
 
 def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray[np.int64]], seed: int) -> Interval:
-    """Bootstrap confidence interval; it has no bounds if every task has a single prompt."""
+    """Value with a bootstrap confidence interval; there are no bounds if every task has a single prompt."""
     low, high = bootstrap(statistic, [len(numbers) for numbers in prompts.values()], seed=seed, draws=DRAWS)
     return Interval(value=middle, low=low, high=high) if high > low else Interval(value=middle, low=None, high=None)
 
@@ -167,7 +167,7 @@ def of_measure(
 def of_selector(
     what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int
 ) -> Iterator[SamplingClaim]:
-    """Claims, one per verifier: a selector that chooses a shape in each round is better than the best delayed shape."""
+    """One claim per verifier: shapes that a selector chooses in each round are better than the best fixed shape."""
     for name, values in selected.items():
         says = f"{what}: {NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)
@@ -176,7 +176,7 @@ def of_selector(
 def along_depth(
     distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int
 ) -> Iterator[SamplingClaim]:
-    """Claims of the paper's figure 1, from the root to the deepest level: L1 distance grows and acceptance falls."""
+    """Claims of the paper's figure 1: from the root to the deepest level, L1 distance grows and acceptance falls."""
     yield _claim("L1 distance grows with depth", distance[-1], distance[0], seed)
     for name, levels in acceptance.items():
         yield _claim(f"acceptance of {NAMES[name]} falls with depth", levels[0], levels[-1], seed)

@@ -32,7 +32,7 @@ def expected(
     text: Sequence[int],
     chooser: Chooser | None = None,
 ) -> Expected:
-    """Means over roots along the text that the target sampled after the prompt; PromptError if no root is possible."""
+    """Means over the roots in `text`, which the target sampled after `prompt`; raises PromptError if it has no root."""
     most = DelayedTree(request.k, request.length, request.length)
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]

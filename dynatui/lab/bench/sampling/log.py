@@ -1,4 +1,4 @@
-"""Log of a measurement of verifiers: a header with the expected times of rounds, then one record per text."""
+"""Log of a measurement of verifiers: a header with times of forward passes, then records of the results on texts."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -31,7 +31,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """The lowest of repeated measurements, since disturbances only add time; non-decreasing in the number of rows."""
+    """Lowest times of repeated measurements, since disturbances only add time; times never fall with more rows."""
     return RoundCosts(
         first_s=min(costs.catch_up.seconds(1) for costs in measured),
         level_s=_least([costs.draft.by_rows() for costs in measured]),
@@ -68,7 +68,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     distance: tuple[float, ...]
     """L1 distance between target and draft probabilities at depth 0, 1, ... along a path sampled from the draft."""
     acceptance: dict[str, tuple[float, ...]]
-    """By solver, for each depth of the same path: probability that the solver's token is among K draft tokens.
+    """Acceptance by solver and depth of this path: probability that the solver's token is among K draft tokens.
 
     The key `BOUND` has the upper bound on the acceptance of any solver.
     """

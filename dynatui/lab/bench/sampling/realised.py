@@ -1,9 +1,9 @@
 """Measured tokens per second of the tree shapes with the highest expected speed, and of coupled trees.
 
-All contenders decode each text, one after the other. A disturbed measurement is not repeated: results vary more with
-the random numbers than with the timing, and further texts reduce both variations. Every text and repeat has its own
-seed; with equal seeds, coupled trees give the same text as plain decoding (`ar`). Shapes are chosen before decoding,
-by closed forms and pass times, so that there is no selection bias.
+All contenders decode each text, one after the other. A disturbed measurement is not repeated: random numbers change the
+results more than disturbances do, and further texts reduce both effects. Every text and repeat has its own seed; with
+equal seeds, coupled trees give the same text as plain decoding (`ar`). Shapes are chosen before decoding, by closed
+forms and pass times, so that the choice does not bias the measured speeds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ def realised(
     contenders: Sequence[Contender],
     done: frozenset[tuple[TextKey, int]],
 ) -> Iterator[Realised]:
-    """Decodes those texts of one sampling setting that are not yet in the log; yields a record for each decoded text.
+    """Decodes the texts of one sampling setting that are not in the log; yields a record for each text and repeat.
 
     `done` has the pairs (place, repeat) of the texts in the log.
     """

@@ -1,4 +1,4 @@
-"""Report of a comparison of verifiers, in the form that `--json` writes; it is computed from the log alone.
+"""Report of a comparison of verifiers, in the form that `--json` writes; the log is the only source of its results.
 
 Decoded texts form a data frame with one row for each text and contender. All rows, rankings and claims of the report
 are computed from means over this frame or over the results of the closed forms.

@@ -19,7 +19,7 @@ PATH_VERIFIERS = ("naive", "block")
 BY_ROLLOUTS = "traversal"
 """Verifier for which the paper's tables have a row for each number of rollouts."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Limits of `k` and `length`, because the measurement takes longer with more shapes."""
+"""Upper limits of `k` and `length`; the time of a measurement grows with the number of shapes."""
 
 
 class TextKey(NamedTuple):
@@ -49,7 +49,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     k: int
     """Maximum number of rollouts in a shape."""
     length: int
-    """Maximum number of tokens in the common path before the rollouts, and maximum number in each rollout."""
+    """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
     max_new_tokens: int
     roots_every: int
     """Distance in tokens between successive roots, the text positions at which closed forms are evaluated."""
@@ -81,7 +81,9 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Verifiers with i.i.d. trees, all but `PATH_VERIFIERS` on delayed trees, `BY_ROLLOUTS` for each K above 1."""
+        """Each verifier with i.i.d. trees, and with delayed trees unless it is in `PATH_VERIFIERS`. For `BY_ROLLOUTS`,
+        there is also a contest with i.i.d. trees for each K above 1.
+        """
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
@@ -93,7 +95,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return contests
 
     def selecting(self) -> list[Contest]:
-        """Contests with a selector; none if the request leaves out shapes that a selector can choose."""
+        """Contests with a selector; empty if the request leaves out shapes that a selector can choose."""
         if not self.selectors or self.k < MOST.k or self.length < max(MOST.l1, MOST.l2):
             return []
         return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
@@ -148,7 +150,7 @@ OWN = "prompts"
 
 
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> Tasks:
-    """First `count` prompts of the named tasks; the first turn of a question is a prompt."""
+    """First `count` prompts of each named task; a prompt is the first turn of a question."""
     try:
         prompts = first_turns(folder / FILE)
     except PromptError as error:

@@ -116,7 +116,7 @@ def _divergence(by_depth: Divergence, k: int) -> Table:
 
 
 def _actions(all_actions: Sequence[Action]) -> str:
-    """Tables of the best fixed shape of each verifier, by sampling setting and by task, four to a table."""
+    """Tables of each verifier's best fixed shape for each sampling setting and task, with four of these per table."""
     parts = []
     for aim in (TOKENS, SPEED):
         these = [action for action in all_actions if action.aim == aim]

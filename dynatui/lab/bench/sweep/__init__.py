@@ -1,5 +1,5 @@
-"""Parameter sweeps: every setting of a grid is measured once; several processes or machines can share the settings.
+"""Parameter sweeps: every setting of a grid is measured once; the settings can be split over processes or machines.
 
-In the order of the data flow: `spaces` (grids, their shards, and the request that identifies a sweep), `measuring` (of
-each setting, relative to plain decoding), `report` (on all logs in a folder) and `table`.
+In the order of the data flow: `spaces` (grids, their shards, and the request that identifies a sweep), `measuring`
+(speed of each setting relative to plain decoding), `report` (results in all logs of a folder) and `table` (text).
 """

@@ -50,7 +50,7 @@ def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show:
 def _steps(
     log: RecordLog[Header, Kept], settings: Sequence[GridPoint], measure: Measure, note: Note
 ) -> Iterator[Progress]:
-    """Measures the settings that are not in the log; the progress is a share of all new tokens."""
+    """Measures the settings that are not in the log; the progress is the decoded share of the shard's new tokens."""
     known = {kept.key for kept in log.records}
     note(f"{len(known)} of {len(settings)} settings are measured")
     done = sum(setting.length for setting in settings if setting.key in known)
@@ -82,8 +82,8 @@ def compared(
 ) -> Kept:
     """Measures one setting against plain decoding (`ar`) and the reference parameters.
 
-    The setting has no speed if its trees do not fit in memory, a text differs from the text of `ar` without a near tie
-    of two logits, or texts differ on all prompts.
+    The setting has no speed if its trees do not fit in memory, if one of its texts differs from the text of `ar`
+    without a near tie of two logits, or if its texts differ from `ar` on all prompts.
     """
     space = space_named(request.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)

@@ -18,9 +18,9 @@ State = Literal["waiting", "done", "refused"]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a setting whose texts equal those of plain decoding (`ar`), except after near ties of two logits.
+    """Result of a setting whose texts equal the texts of plain decoding (`ar`), except after near ties of two logits.
 
-    Numbers are medians over prompts; speeds leave out prompts whose text differs.
+    Numbers are medians over prompts; speeds leave out prompts whose text differs from the text of `ar`.
     """
 
     speed: Median
@@ -45,7 +45,7 @@ Header: TypeAlias = LogHeader[SweepRequest, None]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="setting"):
-    """Line of a log: a setting by its key, and its result, or the reason why it has no speed."""
+    """Line of a log: the key of a setting, and the setting's result or the reason why it has no speed."""
 
     key: str
     outcome: Outcome | None = None

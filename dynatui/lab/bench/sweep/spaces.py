@@ -92,13 +92,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class Space:
-    """Grid of parameters of one method: axes, with default values."""
+    """Named grid over parameters of one method, and the text length."""
 
     name: str
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Default values by axis. A heat map's rows show the first axis, its columns the second; the last is `LENGTH`."""
+    """Default values by axis. The first two axes are the rows and columns of heat maps; the last axis is `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """(base parameters, values of a setting) -> parameters that replace base parameters."""
     possible: Callable[[Values], bool] = lambda _: True
@@ -232,7 +232,7 @@ def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Numbers in a comma-separated list, for one axis; integers if the default values of the axis are integers."""
+    """Values of an axis, from a comma-separated list; integers if the axis's default values are integers."""
     usual = axes_with(space, {name: ()}) and space.axes[name]
     whole = all(isinstance(value, int) for value in usual)
     try:
@@ -250,7 +250,7 @@ class SweepRequest(PairRequest, frozen=True, kw_only=True):
     space: str
     axes: Axes
     reference: dict[str, Any]
-    """Base parameters of the method. The reference uses them unchanged; a setting changes parameters on the axes."""
+    """Base parameters of the method. The reference uses all of them; a setting replaces the parameters on the axes."""
     prompts: tuple[AnyPrompt, ...]
     repeats: int
 
@@ -264,7 +264,7 @@ class SweepRequest(PairRequest, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class OnSettings(OnPair):
-    """Options of a sweep, before models are loaded; the request adds the names of the loaded pair."""
+    """Options of a sweep before models are loaded; `request` adds the names of the loaded pair."""
 
     space: str
     axes: Axes

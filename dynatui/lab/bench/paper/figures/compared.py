@@ -71,7 +71,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(these: list[Row]) -> list[Stage]:
-    """Steps of the ablation before the first missing step, since the labels of later steps would refer to that step."""
+    """Steps of the ablation before the first missing step; labels of later steps would refer to the missing step."""
     by_name = {row.lane.paper_name: row for row in reversed(these)}
     stages: list[Stage] = []
     for name, adds, colour in STEPS:
@@ -165,7 +165,7 @@ def _grouped(axes: Axes, groups: Sequence[Mapping[str, Row]], shown: Sequence[st
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: the results of a lane are from the first of these that has the lane."""
+"""Experiments in order of precedence: results of a lane are from the first of these experiments with the lane."""
 COST = LineStyle(DARK, "|", ":")
 
 

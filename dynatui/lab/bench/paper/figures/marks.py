@@ -143,7 +143,7 @@ def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
 
 
 def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
-    """Distances of the lower and upper bounds from the means; NaN, which draws no whisker, without an interval."""
+    """Distances of the lower and upper bounds from the means; if there is no interval, NaN, which draws no whisker."""
     below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
     above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
     return [below, above]
@@ -186,7 +186,7 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
 
 
 def logarithmic(axes: Axes, places: Sequence[float]) -> None:
-    """Makes the x axis logarithmic if all values are positive and not all are equal."""
+    """Makes the x axis logarithmic, unless a value is 0 or negative or all values are equal."""
     if min(places) > 0 and len(set(places)) > 1:
         axes.set_xscale("log")
 
@@ -221,7 +221,7 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
-    """Writes names (name, x, y) near their points, at the places with the least overlap, with a line to the point.
+    """Writes each name of `named` (name, x, y) near its point, with a line to the point and with little overlap.
 
     The figure must be complete except for the names. `occupied` has all points and whiskers that names should not
     overlap.
@@ -240,7 +240,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Rectangles, in points, in which the name of a point may be placed; the nearest rectangle is first."""
+    """Rectangles, in typographic points, for the name of a data point; the nearest rectangle is first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(

@@ -1,4 +1,4 @@
-"""Figures of the experiments that vary lengths, fixed trees and DynaTree's parameters."""
+"""Figures of the experiments that vary text and prompt lengths, fixed trees and DynaTree's parameters."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -123,7 +123,7 @@ class Tree(NamedTuple):
 
 
 Grid: TypeAlias = Mapping[Tree, Mapping[str, Interval]]
-"""Figures of the trees that have a speed, by setting; all trees have the same node limit and text length."""
+"""Figures of each measured tree with a speed; all trees have the same node limit and text length."""
 
 
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
@@ -174,7 +174,7 @@ def _cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
 
 
 def _at_best_threshold(trees: Grid, key: str) -> Table:
-    """A quantity by (depth, branching), each at the threshold with the greatest speed-up."""
+    """Values of a quantity by (depth, branching), with the threshold that has the greatest speed-up there."""
     rising = sorted(trees.items(), key=lambda tree: tree[1][SPEEDUP].value)
     fastest = {(tree.depth, tree.branching): stats for tree, stats in rising}
     return {place: stats[key].value for place, stats in fastest.items() if key in stats}
