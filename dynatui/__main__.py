@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 
 def main() -> int:
     sys.excepthook = _report
-    spin_briefly()  # before anything loads torch
+    spin_briefly()  # has an effect only before torch is loaded
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return _run()  # SIGINT is ignored, as in a background job of a shell script
     signal.signal(signal.SIGINT, _leave)

@@ -1,4 +1,4 @@
-"""Makes text from models, files and servers safe for a terminal: escape sequences in it could set the clipboard."""
+"""Makes text from models, files and servers safe to print: an escape sequence in the text could set the clipboard."""
 
 _REPLACEMENT = "\ufffd"
 _PICTURES = 0x2400

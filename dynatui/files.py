@@ -1,4 +1,4 @@
-"""Opens files named by users; a pipe without a process at its other end causes an error within seconds."""
+"""Opens files named by users. A pipe that no other process opens causes an error within seconds."""
 
 import errno
 import os
@@ -12,12 +12,12 @@ from typing import BinaryIO, cast
 from decoder.errors import ConfigError
 
 PATIENCE_S = 2.0
-"""Longest wait for a process at the other end of a pipe."""
+"""Longest wait, in seconds, for a process at the other end of a pipe."""
 _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """Opens a file for reading; reads from a pipe that no process writes to in time raise an OSError."""
+    """Opens a file for reading. If it is a pipe without a writer, its `read` raises OSError after `PATIENCE_S`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -26,7 +26,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str) -> str:
-    """Reads UTF-8 text. Raises OSError, and ConfigError for other encodings or more than `most` bytes (`too_large`)."""
+    """Reads UTF-8 text. Raises OSError, and ConfigError for another encoding or a file larger than `most` bytes."""
     content = file.read(most + 1)
     if len(content) > most:
         raise ConfigError(f"{name} is larger than {most >> 20} MiB, {too_large}")
@@ -45,7 +45,7 @@ def to_append(path: Path) -> BinaryIO:
 
 
 def pipe_to_write(path: Path) -> int:
-    """Opens a pipe for writing; raises an OSError if no process reads it in time, as does a write without a reader."""
+    """Opens a pipe for writing; raises an OSError if no process opens it for reading within `PATIENCE_S`."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -37,7 +37,7 @@ class Gpu:
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
-    """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML has them."""
+    """Returns a function that reads the GPUs among these devices: number -> load, for the GPUs that NVML reports."""
     numbers, find = _numbers(devices), cache(_find)
 
     def read() -> Mapping[int, GpuLoad]:
@@ -49,8 +49,8 @@ def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
 
 
 def energy_counter(devices: Sequence[str]) -> Callable[[], float | None]:
-    """A function that reads the joules that these torch devices have used together since their driver was loaded; None
-    unless NVML counts them for every device. A repeated name means a device of another machine, and also gives None.
+    """Returns a function that reads the joules that all these torch devices have used since their driver was loaded.
+    The sum is None if NVML does not count a device's joules, or if a name occurs twice (a device of another machine).
     """
     numbers, find = _numbers(devices), cache(_find)
 
@@ -100,7 +100,7 @@ def _library() -> Any:
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """The library and its handle of GPU `cuda:number`; None as a handle if that GPU cannot be identified."""
+    """The NVML library and its handle of GPU `cuda:number`; the handle is None if that GPU cannot be identified."""
     nvml = _library()
     if nvml is None:
         return None, None

@@ -1,4 +1,4 @@
-"""The key map, from which bindings, footer, help, palette, settings and documents are made; knows no widgets.
+"""The key map, the source of bindings, footer, help, palette, settings and documents. Independent of widgets.
 
 An action is the name of a command or of a method of the app, with arguments. A key may have one action per mode.
 """
@@ -49,7 +49,7 @@ class Key:
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
-    """If the footer has no room for all keys, the highest ranks are left out."""
+    """If the footer is too narrow for all keys, keys with the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
     """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key that a hint names: the first key of the action, else that of the palette, which lists all actions."""
+        """The key that a hint names: the action's first key, or, if it has none, the key of the command palette."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -205,7 +205,7 @@ def _check(name: str, cap: str) -> None:
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log", "sampling"]
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Panels that have a place of their own in a large terminal; all other panels share one place."""
+"""Panels that a large terminal always shows; of all other panels, it shows one at a time, in the same area."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "search", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect", "search")
@@ -223,7 +223,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help on all knobs that a pair of keys can turn; the watched method determines the knob that it turns."""
+    """Help on all knobs that a pair of keys can turn; which of them it turns depends on the watched method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

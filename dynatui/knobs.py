@@ -31,7 +31,7 @@ def turns(knob: KnobInfo) -> tuple[str, str]:
 
 
 def rules_of(method: str) -> RulesName | None:
-    """The parameter set whose knobs the user turns; None for a method without one and for side A of a comparison."""
+    """Name of the parameter set that a method uses; None for a method without knobs and for side A of a comparison."""
     return METHODS[method].rules if method in METHODS else None
 
 
@@ -48,7 +48,7 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """The possible named values of a knob, by the number that the user types for them."""
+    """The named values of a knob within its bounds: the number that the user types -> name of the value."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
@@ -75,7 +75,7 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 def preset_of(method: str, lane: LaneState) -> str:
     """Name of the preset that equals all present parameters; empty if there is none.
 
-    Of a knob that the history rule has changed, the user's value is compared, since the rule is part of a preset.
+    For a knob that the history rule has changed, the user's value is compared, since the rule is part of a preset.
     """
     known = method_of(method)
     presets = METHODS[known.rules].presets if known and known.rules else {}
@@ -95,7 +95,7 @@ def _has_values(lane: LaneState, rules: TunableParameters) -> bool:
 
 
 def rules_in_force(state: RunState) -> TunableParameters | None:
-    """Parameters of the watched method, missing values at their defaults; None for invalid values in a recording."""
+    """Present parameters of the watched method (defaults if missing); None without knobs, or with invalid values."""
     rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None
     if own is None:

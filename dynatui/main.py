@@ -209,14 +209,14 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
-    # A settings file may hold all defaults, as `dynatui config` prints them, so only the command line counts.
+    # A settings file may hold all defaults, as `dynatui config` prints them, so only typed options count as chosen.
     typed = rules.keys() & settings.typed(context).keys()
     chosen = prompts.given or typed or any(given[name] is not None for name in ("preset", "temperature", "seed"))
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}
     if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
-        given["selector"] = NONE  # other pairs have no selector that a key could turn on
+        given["selector"] = NONE  # the shipped selector is made for the embedded pair only
     config = request.run_config(given)
     usual_config = RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE)
     if on_screen and models == Models() and not chosen and config == usual_config:

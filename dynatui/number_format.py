@@ -1,4 +1,4 @@
-"""Numbers as text, for the screen and the exit summary. Does not know the width of a panel."""
+"""Numbers as text, for the screen and the exit summary. Independent of the width of panels."""
 
 import math
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""The speed-up and the result of a run in words, the same for every panel, the exit summary and a run without a screen.
-Knows no panel and no file.
-"""
+"""Texts on the speed-up and the result of a run, shared by panels, exit summary and runs without a screen."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -25,7 +23,7 @@ _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 
 
 def no_speedup(figures: Figures) -> tuple[str, ...]:
-    """Why a speed-up is missing: wordings, the longest first; empty if the speed-up is known or ar does not race."""
+    """Wordings of why a speed-up is missing, the longest first; empty if it is known, or if ar does not race."""
     return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
 
 
@@ -67,7 +65,7 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def result(race: RunFold, width: int | None = None) -> list[str]:
-    """A table with a row per method, over its texts under the present settings; a narrow table has fewer columns."""
+    """A table with a row per method: figures over all texts under the present settings, with the columns that fit."""
     rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted", "texts"]]
     for method in race.tallies:
         entry, texts = race.pooled_among(method)
@@ -81,7 +79,7 @@ def result(race: RunFold, width: int | None = None) -> list[str]:
 
 
 def heading(race: RunFold) -> tuple[str, str]:
-    """The title, with the number of texts in the result; and the models, with device and arithmetic."""
+    """(title with the number of texts in the result; models, device and arithmetic)."""
     run, texts = race.run, max((race.pooled_among(method)[1] for method in race.tallies), default=0)
     pair = f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}" if run else ""
     return f"result of {counted(texts, 'text')}{' under these settings' if texts > 1 else ''}", pair

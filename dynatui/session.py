@@ -12,7 +12,7 @@ from dynatui.keymap import KEYMAP, Keymap
 Symbols: TypeAlias = Literal["braille", "block", "ascii"]
 SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
-"""Default of the embedded pair on the screen, since in greedy decoding so small a model repeats itself."""
+"""Default temperature of the embedded pair on the screen: in greedy decoding, such small models repeat themselves."""
 EMBEDDED_SEED = 7
 """One of the best of 48 seeds for readable text in few rounds on the first built-in prompt."""
 DEMO = DynaTree(d0=6, tau_h=0.7, tau_l=0.35, rho_stop=0.03, rho_deep=0.15, tau=0, n_max=16, selection="best")
@@ -23,7 +23,7 @@ how they grow, with the history rule. The presets draft smaller trees, which are
 
 @dataclass(frozen=True)
 class Models:
-    """Models and how they are loaded; None as a model stands for that of the embedded pair."""
+    """Models and how they are loaded; `target` and `draft` are None for the embedded pair."""
 
     target: str | None = None
     draft: str | None = None
@@ -31,13 +31,13 @@ class Models:
     dtype: str = "auto"
     draft_dtype: str = "auto"
     exact: bool = False
-    """Whether passes are batch-invariant."""
+    """Whether forward passes are batch-invariant."""
     compiled: bool = False
     kernels: bool = True
     gpu_layers: int | None = None
     """Layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses."""
     inflate: str | None = None
-    """Number of parameters, such as 2.8B, to which the embedded pair is enlarged, so that decoding costs as much."""
+    """Number of parameters, such as 2.8B, to which the embedded pair is enlarged to be as slow as larger models."""
 
     @property
     def embedded(self) -> bool:
@@ -58,7 +58,7 @@ class View:
     tour: bool = False
     """Whether the second round is shown slowly, stage by stage."""
     log: Path | None = None
-    """None: a file in the user's log folder."""
+    """Log file; None: a file in the user's log folder."""
     keys: Keymap = field(default=KEYMAP, repr=False)
 
 
@@ -78,4 +78,4 @@ class Session:
     notes: tuple[str, ...] = ()
     """Remarks on what was read from the prompt files."""
     set_for_good: frozenset[str] = frozenset()
-    """Options that a settings file or an environment variable sets; a copied command line has them even at defaults."""
+    """Options set by a settings file or environment variable: a copied command line has them even at default values."""

@@ -1,6 +1,4 @@
-"""The monitor: on a timer, folds new records into the state and gives each panel its scene; runs the commands of keys.
-Draws and decodes nothing itself; tests can replace the clock.
-"""
+"""The app of the monitor: on a timer, updates the state from new records and draws panels; runs commands of keys."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -50,15 +48,15 @@ from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
 _LOW = 40
-"""Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
+"""Height of the terminal, in rows, below which the curves and race panels shrink in favour of the text panel."""
 _TALL, _BROAD = 45, 160
-"""Least height of the terminal in rows, or least width in columns, at which the race panel has further rows."""
+"""The race panel has further rows in a terminal of `_TALL` rows, or of `_BROAD` columns and more than `_LOW` rows."""
 _HIGH: Mapping[Layout, int] = {"roomy": 0, "full": 0, "tabbed": 28, "small": 16, "line": 0}
-"""Least height of the terminal, in rows, at which the race has further rows on the first page of each layout."""
+"""Least height of the terminal, in rows, at which the race panel has further rows on the first page of a layout."""
 _MOST_KNOB_ROWS = 6
-"""Largest height of the knobs panel, in rows; one row less in a low terminal."""
+"""Largest height of the knobs panel, in rows; one row less in a terminal of fewer than `_LOW` rows."""
 _FLAT = 20
-"""Height of the terminal, in rows, below which the race of the first page loses a row to the text."""
+"""Height of the terminal, in rows, below which a race of over `_FEW` methods gets no extra row on the first page."""
 _FEW = 4
 """Largest number of methods in the race for which the text panel keeps its usual height."""
 
@@ -94,7 +92,7 @@ class DynaApp(PanelApp):
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
         self._told = 0
-        """Number of the last run of which the result was shown."""
+        """Number of the last run whose result page was shown."""
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     @property
@@ -154,7 +152,7 @@ class DynaApp(PanelApp):
         self._tell_result()
 
     def _tell_result(self) -> None:
-        """Shows the result page once a live run is over, unless the user is looking at something else."""
+        """Shows the result page once a live run is over, unless the user views another page, mode or round."""
         state = self.viewpoint.newest
         watching = self.viewpoint.live and self.scene.mode == "watch" and len(self.screen_stack) == 1
         if not (state.over and watching and self.source.controls) or state.number == self._told:
@@ -218,7 +216,7 @@ class DynaApp(PanelApp):
         self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key; during a pause of the tour, every key except one for `leave` only ends the tour."""
+        """Runs the action of a key; while the tour pauses, every action except `leave` only ends the tour."""
         if self._tour and self.scene.held_stage and action != "leave":
             self._tour.end()
             return

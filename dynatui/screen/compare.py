@@ -1,4 +1,4 @@
-"""The app that plays two recordings side by side, in lockstep; it has one mode and no engine."""
+"""The app that plays two recordings side by side, in lockstep."""
 
 from dataclasses import replace
 from functools import partial
@@ -70,7 +70,7 @@ class CompareApp(PanelApp):
         self.paint(scene_of, self._clock(), everything=everything)
 
     def action_pause(self) -> None:
-        """Pauses or plays; at the end, plays from the beginning."""
+        """Pauses or resumes the playback; at the end, starts it again from the beginning."""
         if self.lockstep.ended and not self.lockstep.paused:
             self.lockstep.seek(0.0)
         else:

@@ -1,4 +1,4 @@
-"""An asciicast of a run: the screen's panels, drawn for all rounds in a thread that shares no state with the app."""
+"""An asciicast of a run: the screen's panels, drawn for every round in a thread that shares no state with the app."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[f
 
 class _Panel:
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
-        # TextPanel keeps its last picture, so the film needs an instance of its own.
+        # A TextPanel stores what it drew last, so the film needs its own instance.
         self._draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
         self._still = still
         self._visible = still.region.intersection(Region(0, 0, *size))

@@ -1,5 +1,5 @@
-"""Turns knobs by steps from their values in force, with pending turns and undo: for the watched method, or, before the
-models are loaded, for the first method. Temperature and top-p are turned for all methods. Knows no keys or widgets.
+"""Changes the knobs of the watched method (before the models are loaded: of the first method), with undo. A change is
+pending until a round uses it. Temperature and top-p are changed for all methods. Independent of keys and widgets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ class KnobEditor:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []
-        """Turns of this run that are not in force yet."""
+        """Knob changes of this run that no round has used yet."""
         self._undoing: list[list[Turn]] = []
-        """Undo stack: for each key press, the turns that restore the earlier values, to be made in reverse order."""
+        """Undo stack: for each key press, the changes that restore the earlier values, to be made in reverse order."""
         self._presets = {
             name: list(METHODS[name].presets.values()).index(rules) if rules in METHODS[name].presets.values() else -1
             for name, rules in controls.config.parameters.items()
@@ -36,7 +36,7 @@ class KnobEditor:
         """Index of the last chosen preset of each parameter set; -1 if no preset was chosen."""
 
     def take(self, record: Record) -> None:
-        """Drops pending turns that are in force now; a new run begins with all earlier turns in force."""
+        """Drops pending changes that are in force after `record`: at the start of a run, all of them."""
         if isinstance(record, Run):
             self._pending.clear()
         elif isinstance(record, Knob) and record.turn:
@@ -51,23 +51,23 @@ class KnobEditor:
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling settings, with the turns that are not in force yet."""
+        """Sampling settings, with pending changes."""
         return self._controls.config.sampling
 
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
-        """Values not in force yet; temperature and top-p are compared by value, since their turns may be merged."""
+        """Pending values; those of temperature and top-p are found by comparison, since their changes may be merged."""
         sampling, rules_name = self.sampling, self.rules_name(state)
         own = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
         shared, now = {name: sampling.knob(name) for name in sampling.ends()}, state.lane.settings
         return own | {name: value for name, value in shared.items() if now.get(name, value) != value}
 
     def rules(self, state: RunState) -> TunableParameters | None:
-        """Parameters of the watched method, with pending turns; None for a method without knobs."""
+        """Parameters of the watched method, with pending changes; None for a method without knobs."""
         rules_name = self.rules_name(state)
         return self._rules(rules_name, state) if rules_name else None
 
     def move(self, name: KnobName, distance: float, state: RunState) -> bool:
-        """Turns a knob by `distance` from its value after pending turns; returns whether the value changes."""
+        """Changes a knob by `distance` from its value after pending changes; returns whether the value changes."""
         rules_name = owner(name, self.rules_name(state))
         rules = self._rules(rules_name, state) if rules_name else None
         if rules is None or not rules.has(name):
@@ -75,12 +75,12 @@ class KnobEditor:
         return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Sets each knob of one parameter set to the nearest possible value; returns whether any knob changes."""
+        """Sets knobs of one parameter set to the nearest permitted values; returns whether any value changed."""
         rules_name = owner(next(iter(values)), self.rules_name(state))
         return bool(rules_name and self._step(rules_name, [(self._settled(rules_name, values, state), False)], state))
 
     def history(self, state: RunState) -> None:
-        """Switches the history rule on or off; when it is switched off, the knobs that it changes keep their values."""
+        """Switches the history rule on or off; when it is switched off, the knobs that it changed keep their values."""
         rules = self.rules(state)
         if isinstance(rules, AdaptiveTree) and not rules.history:
             self.set({"history": 1.0}, state)
@@ -88,16 +88,18 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off; sets even values in force, since the rule may change them until it is off."""
+        """Switches the history rule off, and sets `values` and the other knobs that the rule changes. These get their
+        present values, since the rule could still change them before it is off.
+        """
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
             fixed = {**{name: rules.knob(name) for name in MOVED}, **values}
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the last step; returns the turns that restore the earlier values."""
+        """Undoes the last key press; returns the changes that restore the earlier values."""
         turns = self._undoing.pop() if self._undoing else []
-        # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
+        # The history rule may have changed these knobs since the state was displayed, so they are always set.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
         for turn in reversed(turns):
             rules_name = turn.rules_name or SAMPLING
@@ -110,7 +112,7 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Turns to the next preset, first to the usual one; returns its name, or None for a method without presets."""
+        """Sets the next preset (initially the method's default preset); returns its name, None without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
@@ -127,7 +129,7 @@ class KnobEditor:
         lane = state.lane if rules_of(state.watched) == rules_name else state.lanes.get(rules_name)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
             knobs = lane.knobs
-            # If a turn after the round has set bounds that exclude the round's values, these values are ignored.
+            # Values of the newest round are ignored if a later knob change has set bounds that exclude them.
             with suppress(ConfigError):
                 rules = replace(rules, tau_h=knobs.tau_h, tau_l=knobs.tau_l, d0=knobs.d0)
         for turn in self._pending:
@@ -136,14 +138,14 @@ class KnobEditor:
         return rules
 
     def _turn_to(self, rules_name: RulesName, sets: Sequence[TunableParameters], state: RunState) -> bool:
-        """Turns all knobs of the parameter sets twice, since a knob's bounds may depend on knobs turned after it."""
+        """Sets the knobs of all parameter sets twice, since a knob's bounds may depend on knobs set after it."""
         values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(rules_name, [(values, False), (values, False)], state)
 
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns knobs as one step of undo, with the flag True even to equal values; returns whether any was turned."""
+        """Sets knobs as one undo step; `turns`: (values, whether to set equal ones). Returns whether any was set."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():

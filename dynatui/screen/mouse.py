@@ -1,4 +1,4 @@
-"""The actions of clicks and drags on each panel, apart from tabs and footer; each action also has a key."""
+"""Actions of clicks and drags on panels, except on tabs and footer; each of these actions also has a key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ _PANELS: dict[str, PanelName] = {
     "side": "work",
 }
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
-"""Widgets that follow a drag; on other widgets, repeating the click along a drag would undo the click."""
+"""Widgets on which a drag repeats the click at each cell; on other widgets, a second click would undo the first."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """Moves the cursor by three lines per step of the wheel; the first step up places the cursor."""
+    """Moves the text cursor by three lines per step of the wheel; if there is no cursor, a step up places one."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

@@ -1,4 +1,4 @@
-"""Base class of the three apps, for canvases, ticks, frames, keys and exit; knows no panel by name."""
+"""Base class of the three apps: canvases, ticks, frames, keys and exit. Independent of individual panels."""
 
 import asyncio
 import os
@@ -33,23 +33,23 @@ from dynatui.terminal.shutdown import Shutdown
 
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
-"""Least seconds between updates of the meters, since drawing them has a cost."""
+"""Least time, in seconds, between updates of the displayed meters, since drawing them has a cost."""
 _SLOW_SHARE = 0.25
-"""The line is called slow if more than this share of the ticks find the previous frame still on its way."""
+"""The connection to the terminal counts as slow if at more than this share of ticks a frame is still in transit."""
 
 
 class FrameMeter:
-    """Means over the last `_WINDOW_S` seconds; the counts are totals since the start."""
+    """Rates over the last `_WINDOW_S` seconds; the attributes `frames` and `late` count since the start."""
 
     def __init__(self, fps: float) -> None:
         self._fps = fps
         self._readings: deque[tuple[float, float, int, int, int]] = deque()
-        """Time, CPU seconds of the thread, bytes sent, frames, late ticks."""
+        """(time, CPU seconds of the thread, bytes sent, frames, late ticks), totals since the start."""
         self._meters = Meters(fps)
         self._metered_at = float("-inf")
         self.frames = 0
         self.late = 0
-        """Ticks at which the previous frame was still on its way."""
+        """Number of ticks at which the previous frame was still in transit to the terminal."""
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
         readings = self._readings
@@ -72,7 +72,7 @@ class FrameMeter:
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
-"""Least time between two drawings of all panels, since each of them sends bytes, perhaps over a slow line."""
+"""Least time, in seconds, between two drawings of all panels, unless a key or an event requires one earlier."""
 HUNG_UP = 128 + signal.SIGHUP
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
@@ -126,15 +126,15 @@ class PanelApp(App[None], inherit_bindings=False):
         self._all_due = False
         """Whether the next frame draws all canvases."""
         self._hurried = False
-        """Whether a key may have changed something."""
+        """Whether a key press may have changed something, so that the next frame draws small canvases first."""
         self._left: list[Canvas] = []
-        """Canvases for which the last frame had no room."""
+        """Canvases that the last frame left out because of its size limit."""
         self._shown: Shown | None = None
-        """What the terminal shows; None: unknown."""
+        """Contents of the terminal's screen; None if unknown."""
         self._whole_due = False
-        """Whether Textual has changed the screen while a frame was on its way."""
+        """Whether the next frame must contain all widgets of Textual's screen."""
         self._missed = False
-        """Whether something was to be drawn while a frame was on its way."""
+        """Whether something remains to be drawn once the terminal has read the last frame."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
         self._drawn_at = float("-inf")
@@ -157,7 +157,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.tick()
 
     def on_resize(self) -> None:
-        """Rearranges the canvases after this event, since the app's size is updated only then."""
+        """Rearranges the canvases after this event, since Textual updates the app's size only after the event."""
         self._shown = None  # this event may end a suspension, during which the terminal may have been cleared
         self.screen.refresh()
         self.call_later(self.rearrange)
@@ -171,7 +171,7 @@ class PanelApp(App[None], inherit_bindings=False):
         self.draw()
 
     async def _run_ticks(self) -> None:
-        """Ticks at the frame rate, without a timer of Textual, which would cost as much as half a frame."""
+        """Ticks at the frame rate, without a Textual timer, each tick of which would cost as much as half a frame."""
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
@@ -181,7 +181,7 @@ class PanelApp(App[None], inherit_bindings=False):
                 self._timed_tick()
 
     def _timed_tick(self) -> None:
-        """A tick that reads all events, but draws only if the last frame has been shown."""
+        """A tick that reads all events, but draws only if the terminal has read the last frame."""
         now, meter = self._clock(), self._frame_meter
         if self.output.lost:
             self.leave(HUNG_UP)
@@ -242,10 +242,10 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy.
+        """Draws the flowing canvases, and all other canvases if they are due; draws nothing while the output is busy.
 
-        A frame that becomes too large for a slow line leaves the remaining canvases to the next frame. With
-        `everything`, small canvases are drawn first, since a key mostly changes small canvases.
+        When a frame reaches the size limit of a slow connection, the remaining canvases are left to the next frame.
+        With `everything`, small canvases are drawn first, since a key press mostly changes small canvases.
         """
         self._hurried |= everything
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
@@ -273,12 +273,12 @@ class PanelApp(App[None], inherit_bindings=False):
         return sorted(due, key=lambda canvas: canvas.size.area if self._hurried else canvas not in self._left)
 
     def on_answered(self) -> None:
-        """Draws what has changed while the terminal read the last frame, so that a slow line is never idle."""
+        """Draws what has changed while the terminal read the last frame, so that a slow connection is never idle."""
         if self._missed and not self.output.busy:
             self.draw()
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Sends what Textual has drawn, in the same way as canvases; while a frame is on its way, with the next one."""
+        """Sends what Textual has drawn as a frame of changed cells; if the output is busy, the next frame sends it."""
         if self.is_headless or not isinstance(renderable, ChopsUpdate | LayoutUpdate):
             super()._display(screen, renderable)
         elif self.output.busy:
@@ -295,7 +295,7 @@ class PanelApp(App[None], inherit_bindings=False):
         return frame
 
     def _send(self, frame: Frame, update: RenderableType | None = None) -> None:
-        """Sends the frame and what Textual has drawn as one synchronised update, and asks the terminal to answer it."""
+        """Sends the frame, with what Textual has drawn, as one synchronised update that the terminal is to answer."""
         if self._whole_due:
             self._whole_due, behind = False, self._background_screens
             update = self.screen._compositor.render_update(full=True, screen_stack=behind)  # noqa: SLF001 - of all widgets

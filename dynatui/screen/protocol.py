@@ -1,4 +1,4 @@
-"""The part of the monitor's app that commands and clicks use, with its background work."""
+"""The part of the monitor's app that commands and clicks use, and its background jobs."""
 
 import threading
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from dynatui.state.timeline import Viewpoint
 
 
 class Aside:
-    """A job in a background thread. `call_later`, called from any thread, schedules a call in the app's thread."""
+    """Runs a job in a background thread. `call_later` schedules a call in the app's thread and is thread-safe."""
 
     def __init__(self, call_later: Callable[..., Any]) -> None:
         self._call_later = call_later
@@ -30,7 +30,7 @@ class Aside:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None], on_end: Callable[[Exception | None], None]) -> None:
-        """Starts a job; when it ends, `on_end` is called in the app's thread with the job's error or None."""
+        """Starts the job `work`; at its end, `on_end` is called in the app's thread with the job's error, else None."""
         self._thread = threading.Thread(target=self._do, args=(work, on_end), daemon=True)
         self._thread.start()
 

@@ -50,7 +50,7 @@ _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """The summary. Lines fit in `width`, except those with paths or the command, which can be copied whole."""
+    """Lines of the summary, at most `width` cells wide; lines to be copied (paths and the command) may be longer."""
     return [
         *_table(log, width),
         *_result(log, width),
@@ -109,7 +109,7 @@ A = TypeVar("A", bound=App[Any])
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _WAIT_S = 1.0
-"""Seconds to wait for the source to end: after a lost terminal, the program must end within two seconds."""
+"""Seconds to wait for the source to end; after the terminal is lost, the program must end within two seconds."""
 _ASIDE_S = 0.4
 _FAULT = 1
 
@@ -159,7 +159,9 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View, broken: int = 0) -> int:
-    """Shows a server; returns the exit code, `broken` if a promise is not kept. Raises the source's DecoderError."""
+    """Shows a server; returns the exit code: `broken` if its figures are not as expected (--expect) or could not be
+    compared. Raises the source's DecoderError.
+    """
     make = partial(ServerApp, source, view)
     with _ran(make, view, mouse=False, close=lambda _: source.close(_WAIT_S)) as (app, code, log, _):
         if code == _FAULT:
@@ -186,9 +188,8 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 def _ran(
     make: Callable[..., A], view: View, *, mouse: bool, close: Callable[[A], bool] = lambda _: True
 ) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the time limit of the exit and calls `close`; ends the process if the terminal is lost.
-
-    Yields the app, its exit code, the path of the log, and what `close` returns.
+    """Runs an app; after its end, starts the deadline of the exit and calls `close`. If the terminal is lost, then ends
+    the process. Yields the app, its exit code, the path of the log, and the return value of `close`.
     """
     guard.check_variables()
     guard.check_descriptors()
@@ -219,7 +220,7 @@ def _close(app: DynaApp) -> bool:
 
 
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, ended: bool) -> int:
-    """Prints the summary and returns the exit code; ends the process if the source has not ended."""
+    """Prints the summary and returns the exit code; if the source is still running, ends the process at once."""
     with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a bug; please report what {log} says\n")

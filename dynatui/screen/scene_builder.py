@@ -1,4 +1,4 @@
-"""Folds a source's records into states and builds the scene of the panels; caches expensive parts. Knows no widget."""
+"""Updates states from a source's records and builds the scene that panels draw; caches its expensive parts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from dynatui.state.timeline import Viewpoint
 from dynatui.state.tokens import hits
 
 _FORESEEN = 200
-"""Largest number of events that one call of `read` reads ahead of a playback, so that a frame takes a short time."""
+"""Largest number of events that one call of `read` reads ahead of a playback, to limit the time of a frame."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class News:
     failed: bool = False
     any: bool = False
     important: bool = False
-    """Whether there are records other than rounds and turns of knobs."""
+    """Whether any new record is neither a round nor a knob change."""
 
 
 class EventReader:
@@ -61,16 +61,16 @@ class EventReader:
 
 
 _GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
-"""Seconds between readings of the GPUs, between what-if estimates, and between estimates that only advice needs."""
+"""Seconds between readings of the GPUs, between what-if estimates, and between estimates that only advice uses."""
 _LOOKED_UP = 100
-"""Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
+"""Largest number of prompts of a recording that are read for one scene, to limit the time of a frame."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
-"""After a turn of one of these knobs, earlier rounds still count in the what-if estimate: every round records tau_h,
+"""After a change of one of these knobs, earlier rounds still count in the what-if estimate: every round records tau_h,
 tau_l and d0, and `history` switches a rule that changes only tau_h and d0."""
 
 
 _ADVISED = frozenset({"whatif", "race", "work"})
-"""Panels with advice from the what-if tables."""
+"""Panels that show the what-if tables or advice from them."""
 
 
 class SceneBuilder:
@@ -85,7 +85,7 @@ class SceneBuilder:
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
-        """Expensive parts are computed only if a visible panel shows them."""
+        """The scene at time `now`; parts that are expensive are computed only if a visible panel shows them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         self._began = now if self._began is None else self._began
@@ -116,14 +116,14 @@ class SceneBuilder:
     def _estimated(self, now: float, state: RunState, visible: Collection[str]) -> WhatIf | None:
         if _ADVISED.isdisjoint(visible):
             return None
-        # A recording at rest shows the estimate of its round; during playback, an estimate for every round would cost
-        # as much as the rest of the screen.
+        # A paused recording shows the estimate of the displayed round; during playback, an estimate for every round
+        # would cost as much as the rest of the screen.
         at_rest = self._source.playback and (self._source.paused or not self._event_reader.viewpoint.live)
         seconds = _WHATIF_S if "whatif" in visible else ADVICE_S
         return self._estimate((now // seconds, len(state.lane.turns), state.rounds if at_rest else 0))
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of the prompts; for a recording, each call reads at most `_LOOKED_UP` more."""
+        """Beginnings of the prompts; each call reads at most `_LOOKED_UP` further prompts of a recording."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -142,7 +142,7 @@ class SceneBuilder:
         rules = rules_in_force(state)
         if not isinstance(rules, Rules):
             return None
-        # The estimate is valid only under the present rules, so rounds before the last change of rules are omitted.
+        # The estimate holds only for the present rules, so rounds before the last change of any other knob are omitted.
         changes = state.lane.changes
         turned = [change.round for change in changes if change.by_user and change.name not in _IN_ROUNDS]
         rounds = state.lane.past[max(turned, default=0) :]
@@ -150,7 +150,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which decoding is paused; None while the folded records have not reached it."""
+    """The stage at which decoding is paused; None if it is not paused, or if the state lags behind the stage."""
     stage = controls.stage
     if stage is None:
         return None

@@ -1,4 +1,4 @@
-"""The app that watches a server: a timer applies new events to the state and draws the panels. Runs no engine."""
+"""The app that watches a server: a timer applies new events to the state and draws the panels. Loads no models."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias, Unpack
@@ -20,13 +20,13 @@ from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold
 
 _LOW = 16
-"""Height of the terminal, in rows, below which note and cards have one line each, and lower panels are hidden."""
+"""Height of the terminal, in rows, below which note and cards have one line each and nothing is below the charts."""
 _NARROW = 60
-"""Width of the terminal, in cells, below which there is only one chart, with one panel under it."""
+"""Width of the terminal, in cells, below which there is one chart, not two, with one panel under it."""
 _WIDE = 110
-"""Least width, in cells, for a third panel under the charts."""
+"""Least width of the terminal, in cells, at which a third panel fits under the charts."""
 _TALL = 24
-"""Least height, in rows, at which the note has `_FOUND` lines if there are findings."""
+"""Least height of the terminal, in rows, at which the note has `_FOUND` lines if there are findings."""
 _FOUND = 4
 
 Below: TypeAlias = Literal["totals", "loads", "speedups"]
@@ -48,7 +48,7 @@ class ServerApp(PanelApp):
         self.frozen_state: ServerState | None = None
         """The shown state while the view is paused, else None."""
         self.below: Below = "totals"
-        """The right panel under the charts, where there is room for only one."""
+        """The chosen right panel under the charts; from `_WIDE` cells on, the totals are shown as well."""
         self.failure: DecoderError | None = None
         """Error of the source, which the caller of the app raises."""
 
@@ -117,7 +117,7 @@ class ServerApp(PanelApp):
 
     @property
     def _needs(self) -> tuple[bool, bool]:
-        """Whether findings, and whether figures by load, need room."""
+        """(whether there are findings, whether there are figures by load): both change the layout."""
         return bool(self.shown.findings), bool(self.shown.course.by_load)
 
     def arrange(self) -> None:

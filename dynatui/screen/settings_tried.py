@@ -1,4 +1,4 @@
-"""The table of settings tried, on its page and in the exit summary."""
+"""The table of the settings that were tried, for the page "settings tried" and the exit summary."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +17,7 @@ _LEAST_NAME, _LONGEST_NAME = 12, 40
 
 
 def table(tried: SettingsTried, width: int) -> Iterator[str]:
-    """Lines of the table. They fit in `width`, except lines with options, which can be copied whole."""
+    """Lines of the table, at most `width` cells wide; lines with options, which are to be copied, may be longer."""
     room = max(_LEAST_NAME, min(_LONGEST_NAME, width - sum(each.cells for each in _COLUMNS)))
     sheet = Sheet(_COLUMNS, width - room)
     yield f"settings of {tried.baseline.method} that were tried; A is {options(tried.baseline)}"
@@ -31,7 +31,7 @@ def table(tried: SettingsTried, width: int) -> Iterator[str]:
 
 
 def options(setting: KnobSetting) -> str:
-    """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
+    """Command-line options of a setting; clips values that are out of bounds, as a recording may have them."""
     config, rules_name = RunConfig(), rules_of(setting.method)
     if rules_name is None:
         return ""

@@ -1,4 +1,4 @@
-"""The tour: the second round of the watched method in slow motion, with a pause at each of its stages."""
+"""The tour: shows the second round of the watched method with a pause at each stage of the round."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,6 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""Seconds of the pause at each stage, less than four in total."""
 _UNTIL_HELD = len(HELD_S) + 1
 """Number of steps from the start to the first stage of the second round."""
 

@@ -1,1 +1,1 @@
-"""Speculative decoding on servers: figures expected from a profile of prompts, advised options, and monitoring."""
+"""Speculative decoding on servers: figures predicted from a profile of prompts, advised options, and monitoring."""

@@ -1,4 +1,4 @@
-"""Chooses a draft, and its number of tokens at each load, from a profile and the costs of passes. Writes no text."""
+"""Chooses a draft, and its number of tokens at each load, from a profile and the costs of forward passes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,12 @@ LOADS = (1, 4, 16, 64, 256, 1024)
 _MEMORY_SHARE = 0.9
 """Share of a device's memory for weights and KV cache."""
 _ALIKE = 0.01
-"""Speed-ups within this share of the largest count as equal to it; the one with the fewest drafted tokens is chosen."""
+"""Speed-ups within this share of the largest count as equal; among them, the fewest drafted tokens are chosen."""
 _KEPT = 0.02
-"""The number of tokens stays the same at further loads while it is less than this share slower than the best number and
-not slower than plain decoding.
-"""
+"""From one load to the next, the number of drafted tokens is kept if its speed-up there is at most this share below the
+best speed-up, and not below 1."""
 _CONTEXTS = {"<1k": 512, "<4k": 2048, "<16k": 8192, ">=16k": 32768}
-"""Length of text, in tokens, at which each context group of the profile is judged."""
+"""Context group of the profile -> context length, in tokens, for which its speed-ups are computed."""
 _CHILDREN = (2, 3, 4)
 _SHOWN_CURVES = (1, 3, 5, 8)
 
@@ -36,17 +35,17 @@ class ChainAdvice(msgspec.Struct, frozen=True, kw_only=True):
     length: float
     interval: tuple[float, float] | None
     speedups: tuple[float, ...]
-    """One for each of `Advice.loads`."""
+    """Speed-up at each of `Advice.loads`."""
     break_even: tuple[float, ...]
-    """Tokens per round from which drafts pay, for each of `Advice.loads`."""
+    """Tokens per round from which drafts pay, at each of `Advice.loads`."""
 
 
 class ContextAdvice(msgspec.Struct, frozen=True, kw_only=True):
     context: str
-    """A group of the profile, or "all"."""
+    """A context group of the profile, or "all"."""
     best: tuple[int, ...]
     speedups: tuple[float, ...]
-    """With the best number of tokens, for each of `Advice.loads`."""
+    """Speed-up with the best number of drafted tokens, at each of `Advice.loads`."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +60,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeBound(msgspec.Struct, frozen=True, kw_only=True):
-    """Upper bound for trees: all right siblings and their continuations are found, and `tree.tokens` are verified."""
+    """Upper bound for a tree, as if its `tree.tokens` tokens included every accepted sibling with its continuation."""
 
     tree: Tree
     speedups: tuple[float, ...]
@@ -75,6 +74,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     tokens: float | None = None
     """Tokens that fit in the KV cache without the draft; None if the device's memory is unknown."""
     tokens_left: float | None = None
+    """As `tokens`, with the draft."""
 
 
 class DraftAdvice(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,17 +83,17 @@ class DraftAdvice(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule
     chains: tuple[ChainAdvice, ...]
     bands: tuple[Band, ...]
-    """The best number of tokens by load."""
+    """The best number of drafted tokens by load."""
     k: int
-    """The best number if it is the same at all loads; 0 if no draft pays on average."""
+    """The best number of drafted tokens for an engine that uses one number at all loads; 0 if drafts do not pay."""
     gain: float
-    """Geometric mean of the speed-ups at loads that double: with `bands` if the engine supports them, else with `k`."""
+    """Geometric mean of the speed-ups at doubling loads, with `bands` if the engine supports them, else with `k`."""
     best: ContextAdvice
     contexts: tuple[ContextAdvice, ...]
-    """Advice by tokens of text before the round."""
+    """Advice by context length."""
     curve: LoadCurve
     stop: Stop | None = None
-    """None unless it is faster than every fixed number of tokens."""
+    """None unless it is faster than every fixed number of drafted tokens."""
     tree: TreeBound | None = None
     memory: Memory | None = None
 
@@ -110,7 +110,7 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     context: float
     """Mean number of tokens before a scored token of the profile."""
     drafts: tuple[DraftAdvice, ...]
-    """The best first."""
+    """By `gain`, the largest first."""
     left_out: dict[str, str]
     """Draft without advice -> reason."""
     deployment: Deployment | None
@@ -130,8 +130,8 @@ _KINDS = {
 def advised(
     profile: Profile, source: CostSource, engine: Engine, streams: tuple[int, int], category: str | None = None
 ) -> Advice:
-    """Advice for loads between the two of `streams`, both in running requests. Raises ConfigError if no draft has
-    rounds of this category.
+    """Advice for loads from `streams[0]` to `streams[1]` running requests. Raises ConfigError if no draft has rounds of
+    `category`.
     """
     first, last = streams if engine.batches else (1, 1)
     loads = tuple(sorted({first, last, *(load for load in LOADS if first <= load <= last)}))
@@ -182,7 +182,7 @@ def advised(
 
 
 def _of_category(draft: DraftProfile, category: str) -> DraftProfile:
-    """The draft with its acceptance on one category of prompts; confidence is not known by category."""
+    """The draft with its acceptance on one category of prompts; `confidence` is not measured by category."""
     drawn = draft.probabilistic
     return structs.replace(
         draft,
@@ -238,7 +238,7 @@ class _Case:
         return chain_round(len(chain.survival), self.draft.levels_at_once or 1, verified)
 
     def speedups(self, acceptance: Acceptance, streams: Sequence[int], context: float) -> Reals:
-        """Speed-ups with no draft and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
+        """Speed-ups by number of drafted tokens, 0 to `acceptance.longest` (rows), and running requests (columns)."""
         chains = map(acceptance.at, range(1, acceptance.longest + 1))
         drafting = (self.costs.speedups(each.mean_length, self.round(each), streams, context) for each in chains)
         return np.array([np.ones(len(streams)), *drafting])
@@ -285,12 +285,12 @@ def _mean(speedups: Reals) -> Reals:
 
 
 def _fewest(speedups: Reals) -> int:
-    """Smallest number of tokens with a speed-up within `_ALIKE` of the largest, from speed-ups by number of tokens."""
+    """Smallest index (number of drafted tokens) whose speed-up is within `_ALIKE` of the largest."""
     return int(np.argmax(speedups >= speedups.max() * (1 - _ALIKE)))
 
 
 def _schedule(speedups: Reals) -> list[int]:
-    """The best number of tokens at every load, with as few changes as possible."""
+    """Number of drafted tokens at every load: near the best one, and changed as seldom as `_KEPT` permits."""
     found = [_fewest(speedups[:, 0])]
     for column in speedups.T[1:]:
         keeps = column[found[-1]] >= max(column[0], column.max() * (1 - _KEPT))
@@ -320,10 +320,10 @@ def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvi
 
 
 def _stop(case: _Case, gain: float) -> Stop | None:
-    """The best `p_min`; None if fixed lengths are about as fast."""
+    """The best `p_min`; None if drafts of a fixed length are about as fast."""
 
     def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
-        """The draft also computes the token before which it ends, hence `drafted` + 1 passes."""
+        """The draft also computes the improbable token that ends a draft, hence `drafted` + 1 passes."""
         passes = min(float(len(each.survival)), each.drafted + 1) / (case.draft.levels_at_once or 1)
         return case.costs.speedups(1 + sum(each.survival), Round(passes, 1 + each.drafted), streams, case.context)
 
@@ -342,7 +342,7 @@ def _stop(case: _Case, gain: float) -> Stop | None:
 
 
 def _tree(case: _Case, acceptance: Acceptance, chains: Reals) -> TreeBound | None:
-    """The bound that is highest at the least load; `chains`: speed-ups by chain length (rows) and load (columns)."""
+    """The tree with the highest bound at the least load; `chains`: speed-ups by chain length (rows), load (columns)."""
     seen = case.draft.trees
     if seen is None:
         return None

@@ -1,5 +1,5 @@
-"""The costs of a server's passes, from the best source: steps of a running server, times that the user gives, least
-times by a device's data sheet, or the profile.
+"""The costs of a server's forward passes, from the first known of these sources: step times of a running server, times
+that the user gives, roofline times of a device, or the profile.
 """
 
 import re
@@ -14,7 +14,7 @@ from dynatui.servers.load import LoadCosts, PassCost, fitted, measured, roofline
 from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
-"""Numbers of rows of one text for which a profile has the time of a target pass."""
+"""Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""
 DEVICES: Mapping[str, tuple[float, float, float]] = {
     "B200": (8000, 2250, 180),
     "H200": (4800, 989, 141),
@@ -64,7 +64,7 @@ def named_device(text: str) -> NamedDevice:
 
 
 def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """Roofline costs after `context` tokens of text. Raises ConfigError if the size of the target is unknown."""
+    """Roofline costs with `context` tokens in the KV cache. Raises ConfigError if the size of the target is unknown."""
     cost = roofline(target, on.speed)
     if cost is None:
         raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
@@ -84,7 +84,7 @@ def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSi
 class CostSource:
     words: str
     at_most: bool
-    """Whether computed speed-ups are upper bounds, as from least times."""
+    """Whether speed-ups computed from these costs are upper bounds, as for a roofline."""
     costs: Mapping[str, LoadCosts]
     """Costs by draft; drafts whose costs are unknown are absent."""
     memory_bytes: float | None = None
@@ -99,8 +99,8 @@ def source(
     drafting_s: float = 0.0,
     on: NamedDevice | None = None,
 ) -> CostSource:
-    """`draft_s`: seconds of a drafted token, one number for all drafts, or one for each draft that is a model, in the
-    profile's order; `drafting_s`: further seconds of a round that drafts. Raises ConfigError if costs are missing.
+    """`draft_s`: seconds of a drafted token, as one number, or one for each draft other than lookups, in the profile's
+    order; `drafting_s`: further seconds of each round with a draft. Raises ConfigError if costs are missing.
     """
     if points:
         found = _of_server(profile, points)
@@ -166,7 +166,7 @@ def _of_profile(profile: Profile) -> CostSource:
 def _by_draft(
     profile: Profile, target: PassCost, draft_cost: Callable[[str, DraftProfile], PassCost | None]
 ) -> dict[str, LoadCosts]:
-    """Costs by draft. A lookup needs no pass; drafts whose passes are unknown are left out."""
+    """Costs by draft. A lookup needs no pass; drafts whose passes have an unknown cost are left out."""
     drafts = {
         name: PassCost() if draft.kind == "lookup" else draft_cost(name, draft)
         for name, draft in profile.drafts.items()

@@ -1,17 +1,17 @@
-"""A model of batches: how long a server's steps take with several running requests (streams) and drafted tokens.
+"""A cost model of batches: the time of a server's steps by number of running requests (streams) and drafted tokens.
 
-A pass of a model over n rows of each of B streams, with c cached tokens a stream:
+A forward pass over n rows of each of B streams, with c tokens of each stream in the KV cache, takes
 
     pass_s = fixed + products(n B) + B (stream + c cached)
 
 All rows share one reading of the weights, so with more rows the products change from memory-bound to compute-bound: in
-a roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
-(MagicDec, arXiv 2408.11049). The time of a round that drafts K tokens, and its speed-up if it yields L on average:
+a roofline, products(rows) = max(weights, rows * row). Keys and values are read once per stream, for all of its rows
+(MagicDec, arXiv 2408.11049). For a round that drafts K tokens in P(K) draft passes and yields L tokens on average,
 
-    round_s = drafting + K * token + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
-    speed-up = L * pass_s of the target, 1 row / round_s
+    round_s = drafting + K * token + P(K) * draft pass_s(1 row) + target pass_s(K + 1 rows)
+    speed-up = L * target pass_s(1 row) / round_s
 
-P(K) is K, or less if a pass drafts several levels. Prefill between the rounds is left out.
+P(K) is K, or less if a draft pass computes several levels. Prefill between the rounds is left out.
 """
 
 import math
@@ -33,7 +33,7 @@ Reals: TypeAlias = NDArray[np.float64]
 Number = TypeVar("Number", float, Reals)
 """A number of running requests, or an array of such numbers; results have the same type."""
 _LEAST_GAIN = 1e-3
-"""A further term of a fit must reduce the squared error by at least this share."""
+"""A fit with other or more terms replaces an earlier one only if its squared error is lower by this share."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class PassCost:
     products_s: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
     """(rows, seconds), ascending, with linear interpolation."""
     row_s: float = 0.0
-    """Seconds of each row beyond the last entry of `products_s`."""
+    """Seconds per row beyond the last entry of `products_s`."""
     stream_s: float = 0.0
     cached_s: float = 0.0
 
     def seconds(self, streams: Number, rows: float, context: float = 0.0) -> Number:
-        """Time of a pass over `rows` rows of each stream."""
+        """Time of a pass over `rows` rows of each stream, with `context` tokens of each in the KV cache."""
         known, known_s = zip(*self.products_s, strict=True)
         every = rows * streams
         products_s = np.interp(every, known, known_s) + self.row_s * np.maximum(0.0, every - known[-1])
@@ -59,10 +59,10 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Round:
-    """Mean numbers in a round of one stream."""
+    """Mean counts of a round of one stream."""
 
     passes: float
-    """Passes of the draft."""
+    """Number of draft passes."""
     rows: float
     """Rows that the target verifies, including the row of its own token."""
     draft_rows: float = 1
@@ -73,7 +73,7 @@ PLAIN = Round(0, 1)
 
 
 def chain(drafted: float, levels_at_once: int = 1, verified: float | None = None) -> Round:
-    """A round that drafts a chain; `verified`: mean number of its tokens, if less than `drafted`, as in lookups."""
+    """A round that drafts a chain; `verified`: mean number of drafted tokens, if below `drafted`, as for lookups."""
     return Round(math.ceil(drafted / levels_at_once), 1 + (drafted if verified is None else verified))
 
 
@@ -82,9 +82,9 @@ class LoadCosts:
     target: PassCost
     draft: PassCost = field(default_factory=PassCost)
     token_s: float = 0.0
-    """What a drafted token costs beyond the passes."""
+    """Seconds per drafted token, in addition to the passes."""
     drafting_s: float = 0.0
-    """What a round that drafts costs beyond passes and tokens."""
+    """Seconds per round with a draft, in addition to passes and `token_s`."""
 
     def round_s(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
         verify_s = self.target.seconds(streams, shape.rows, context)
@@ -94,16 +94,16 @@ class LoadCosts:
         return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
     def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
-        """Tokens a round, the target's own included, from which such rounds beat plain steps."""
+        """Tokens per round, the target's own included, from which such rounds are faster than plain decoding."""
         return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
 
     def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
-        """Speed-up over plain steps, by running requests, if such rounds yield `length` tokens."""
+        """Speed-up over plain decoding at each number of `streams`, if such rounds yield `length` tokens on average."""
         return length / self.break_even(np.array(streams, float), shape, context)
 
 
 def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
-    """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
+    """Least times of a model's passes, from its bytes and its operations; None if the model's size is unknown."""
     if size is None or size.pass_bytes is None:
         return None
     weights_s = size.pass_bytes / on.bytes_per_s
@@ -114,8 +114,8 @@ def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
 
 
 def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
-    """Costs by the times of passes over one text, by number of rows; these include its keys and values. Beyond the most
-    rows, times grow as between the last two.
+    """Costs from measured times of passes over one text (rows -> seconds), which include reading its KV cache. Beyond
+    the largest number of rows, times grow as between the last two.
     """
     points = sorted(by_rows.items())
     (fewer, before_s), (most, last_s) = points[-2:][0], points[-1]
@@ -124,7 +124,7 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
 
 
 def scaled(cost: PassCost, first_s: float) -> PassCost:
-    """Costs of a smaller model, which takes `first_s` for one row and grows with rows in proportion to `cost`."""
+    """Costs of a smaller model: `cost`, scaled so that a pass over one row takes `first_s`."""
     factor = first_s / cost.seconds(1, 1)
     return PassCost(
         cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
@@ -137,18 +137,18 @@ class Fit:
     streams: tuple[float, float]
     """Least and largest number of running requests in the points."""
     drafted: tuple[float, ...]
-    """Numbers of drafted tokens in the points; if 0 is absent, plain steps include the cost of drafting."""
+    """Numbers of drafted tokens in the points; if 0 is absent, the fitted plain step includes the cost of drafting."""
     error: float
     """Largest relative difference between a step time and its fit."""
 
 
 def fitted(points: Iterable[StepPoint]) -> Fit:
-    """The costs that explain step times best, by least squares of relative errors, none of them negative:
+    """Fits non-negative costs to step times by least squares of the relative errors:
 
         step_s = fixed + B stream + K token + B K row + [K > 0] drafting
 
-    Step times with the same load and number of drafted tokens are replaced by their median. Of the sets of terms that
-    fit equally well, the smallest is taken, and of equally small sets the first in the order of the formula: two points
+    Step times of the same load and number of drafted tokens are replaced by their median. Of the sets of terms that fit
+    equally well, the smallest is used, and of equally small sets the first in the order of the formula. So two points
     give the fixed cost and the cost per token. Raises ConfigError if all points have the same number of drafted tokens.
     """
     cells = medians((point for point in points if point.step_s > 0 and point.running > 0), per_octave=4)
@@ -167,7 +167,7 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
 
 
 def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
-    """Medians of points with equal `k` and similar load: `per_octave` groups of load per doubling of the requests."""
+    """Medians of points with equal `k` and similar load; `per_octave`: groups of loads per doubling of `running`."""
     groups = defaultdict[tuple[int, float], list[StepPoint]](list)
     for point in points:
         groups[round(per_octave * math.log2(max(1.0, point.running))), round(point.k, 1)].append(point)
@@ -183,7 +183,7 @@ def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
 
 
 def _least_squares(terms: Reals) -> Reals:
-    """Non-negative factors with which the sum of the terms is nearest to 1 in all rows."""
+    """Non-negative factors with which the weighted sum of each row of `terms` is nearest to 1."""
     count = terms.shape[1]
     best, least = np.zeros(count), float(len(terms))
     for columns in (list(some) for size in range(1, count + 1) for some in combinations(range(count), size)):
@@ -200,8 +200,8 @@ class LoadCurve:
     """Speed-up over plain decoding by number of running requests."""
 
     streams: tuple[int, ...]
-    """Ascending, from 1 or more."""
+    """Numbers of running requests, ascending."""
     by_drafted: Mapping[int, tuple[float, ...]]
-    """A curve for each shown number of drafted tokens."""
+    """Number of drafted tokens -> speed-ups, for the numbers to be shown."""
     advised: tuple[float, ...]
-    """The curve with the advised number of drafted tokens at each load; 1 where no draft is advised."""
+    """Speed-ups with the advised number of drafted tokens at each load; 1 where no draft is advised."""

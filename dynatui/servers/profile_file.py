@@ -2,8 +2,8 @@
 
 Acceptance is what servers count by position: survival s_i is the share of rounds whose first i drafted tokens were all
 accepted (vLLM's and llama.cpp's accepted tokens by position, divided by drafts). Where rounds begin depends on the
-length K of their chains: a copied passage takes one round with a chain of 16, eight with a chain of 1, so s_1 differs.
-Therefore each length has its own survival rates, which `Acceptance.at` returns. This module measures nothing.
+length K of their chains: a copied passage of 16 tokens is one round with K = 16, but eight rounds with K = 1, so s_1
+differs. Therefore each length has its own survival rates, which `Acceptance.at` returns.
 """
 
 from pathlib import Path
@@ -27,14 +27,14 @@ Amount: TypeAlias = Annotated[float, Meta(ge=0, lt=2**64)]
 """Seconds, bytes and other finite quantities."""
 Rates: TypeAlias = Annotated[tuple[Rate, ...], Meta(max_length=LONGEST_CHAIN)]
 Ends: TypeAlias = tuple[Rate, Rate]
-"""Ends of an interval of 95 %, by bootstrap over prompts."""
+"""Ends of an interval of 95 %; in a profile that `dynatui profile` measures, by bootstrap over prompts."""
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Acceptance of rounds with chains of one length K, which is the length of `survival`."""
 
     rounds: Amount
-    """Number of rounds, expected where acceptance is random; rounds in which a lookup drafts nothing are included."""
+    """Number of rounds (expected, if acceptance is random), including rounds in which a lookup drafts nothing."""
     survival: Rates
     """s_1 to s_K."""
     intervals: Annotated[tuple[Ends, ...], Meta(max_length=LONGEST_CHAIN)] = ()
@@ -42,7 +42,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     length_interval: tuple[Amount, Amount] | None = None
     """Interval of `mean_length`; None with fewer than two prompts."""
     drafted: Rates = ()
-    """Shares of rounds that draft at least 1, ..., K tokens; empty if every round drafts K."""
+    """Shares of rounds that draft at least 1, ..., K tokens; empty if every round drafts K tokens."""
 
     def __post_init__(self) -> None:
         k = len(self.survival)
@@ -63,15 +63,15 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def of_drafts(self) -> Rates:
-        """Acceptance by position as servers count it: rounds without a draft are left out."""
+        """Acceptance by position as servers count it: without the rounds that draft nothing."""
         return tuple(min(1.0, rate / self.drafting) for rate in self.survival)
 
 
 class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):
-    """Acceptance of the longest chains, of 16 tokens or as many as the draft can draft, and of all shorter chains."""
+    """Acceptance of the longest chains (16 tokens, or fewer if the draft cannot draft 16) and of all shorter chains."""
 
     shorter: Annotated[tuple[Chain, ...], Meta(max_length=LONGEST_CHAIN - 1)] = ()
-    """Acceptance of chains of 1, 2, ... tokens."""
+    """Acceptance of chains of 1, 2, ..., `longest` - 1 tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,9 +92,9 @@ class Grouped(Acceptance, frozen=True, kw_only=True, omit_defaults=True):
     """Acceptance on all prompts; groups without a round are absent."""
 
     by_category: dict[str, Acceptance] = {}
-    """By `category` of the prompts; empty if they have none."""
+    """Acceptance by `category` of the prompts; empty if prompts have no category."""
     by_context: dict[str, Acceptance] = {}
-    """By tokens of text before the round: "<1k", "<4k", "<16k", ">=16k"."""
+    """Acceptance by number of tokens before the round: "<1k", "<4k", "<16k", ">=16k"."""
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,32 +104,31 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     rounds: Amount
     survival: Rates
     drafted: Amount
-    """Mean drafted tokens a round."""
+    """Mean number of drafted tokens per round."""
 
 
 class Trees(msgspec.Struct, frozen=True, kw_only=True):
-    """What the further nodes of a tree find where the longest chain has its first rejected token."""
+    """Acceptance of other nodes of a tree at the first rejected token of the longest chain."""
 
     mismatches: Amount
-    """Rounds whose chain has a rejected token."""
+    """Number of rounds whose chain has a rejected token."""
     siblings: tuple[Rate, ...]
-    """Share of the mismatches in which the draft's token of rank 2, 3, 4 is the right one."""
+    """Shares of the mismatches in which the draft's token of rank 2, 3 or 4 is the target's token."""
     continuation: Rates
-    """Share of right siblings after which the next 1, 2, ... tokens of the draft are right too."""
+    """Shares of these siblings after which the next 1, 2, ... tokens of the draft are the target's too."""
 
 
 class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     revision: str = ""
-    """Revision on the Hugging Face hub; empty if unknown, as for a folder."""
+    """Revision on the Hugging Face hub; empty if unknown, as for a local folder."""
     dtype: str = ""
     """Data type of the checkpoint, which servers use."""
     weights_bytes: Amount | None = None
-    """Size of the weights in memory."""
     pass_bytes: Amount | None = None
-    """Size of the weights that a pass of one row reads; of a mixture of experts, only the chosen experts count."""
+    """Size of the weights that a pass over one row reads; in a mixture of experts, only the chosen experts count."""
     weights: Amount | None = None
-    """Number of weights by which each row is multiplied."""
+    """Number of weights by which a forward pass multiplies each row."""
     kv_bytes_per_token: Amount | None = None
 
 
@@ -144,16 +143,16 @@ class DraftProfile(Grouped, frozen=True, kw_only=True, omit_defaults=True):
     levels_at_once: int | None = None
     """Levels of a chain that one draft pass computes; None: one."""
     probabilistic: Grouped | None = None
-    """Acceptance, with probability min(1, p / q), of tokens drawn from the draft's distribution; None at T = 0, and for
-    drafts without probabilities.
+    """Acceptance of tokens drawn from the draft's distribution, each accepted with probability min(1, p / q); None at
+    T = 0, and for drafts without probabilities.
     """
     confidence: tuple[Stopped, ...] = ()
-    """By ascending `p_min`; empty for drafts without probabilities."""
+    """Acceptance of drafts that end early, by ascending `p_min`; empty for drafts without probabilities."""
     trees: Trees | None = None
 
 
 class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean time of a server's steps while `running` requests are decoded with chains of `k` tokens, 0 for none."""
+    """Mean time of a server's steps while `running` requests are decoded with chains of `k` tokens (0: no drafts)."""
 
     running: Amount
     k: Amount
@@ -162,13 +161,13 @@ class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A step of B requests with chains of K takes `fixed_s`, K draft passes, and a target pass of B * (K + 1) rows."""
+    """A step of B requests with K drafted tokens takes `fixed_s`, K draft passes, a target pass of B * (K + 1) rows."""
 
     source: Literal["given", "measured", "roofline"]
-    """A roofline gives least times, so speed-ups from it are upper bounds."""
+    """Times from a roofline are lower bounds, so speed-ups from them are upper bounds."""
     device: str = ""
     context: Amount = 0
-    """Tokens of text before these passes."""
+    """Number of tokens in the KV cache during these passes."""
     target_s: dict[int, Amount] = {}
     """Rows of one text -> seconds of a target pass."""
     draft_s: dict[str, Amount] = {}
@@ -198,7 +197,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: int = 0
     """Prompts that do not fit in the context."""
     answers: int = 0
-    """Prompts that were scored on their given answers, not on texts of the target."""
+    """Number of prompts that were scored on their given answers, not on texts of the target."""
     tokens: int
     """Number of scored tokens."""
     max_new_tokens: int = 0
@@ -211,7 +210,7 @@ class _Version(msgspec.Struct):
 
 
 def read_profile(path: Path) -> Profile:
-    """Raises ConfigError, which names the field, if the file cannot be read or is no profile of this schema."""
+    """Raises ConfigError if the file cannot be read or is no profile of this schema; names the invalid field."""
     name = shortened(path)
     try:
         with opened(path) as file:

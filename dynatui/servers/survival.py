@@ -1,15 +1,15 @@
-"""Survival rates of chains of every length, from a chain that was drafted at every place of each text.
+"""Survival rates of chains of every length, from one chain drafted at every place (token index) of each text.
 
-Which places of a text begin a round depends on the length K of the chains: a round that begins at place t and accepts k
-tokens is followed by one at t + k + 1. So each place is scored once, with a chain of 16, and the rounds of each K
-follow: with S_i(t) the probability, given the text, that the first i tokens drafted at t are accepted (0 or 1 where
-chance plays no part), and r(t) the expected number of rounds that begin at t,
+At which places rounds begin depends on the length K of the chains: after a round that begins at place t and accepts k
+tokens, the next round begins at t + k + 1. So each place is scored once, with a chain of 16, and the rounds of each K
+are computed. Given the text, S_i(t) is the probability that the first i tokens drafted at t are accepted (0 or 1 unless
+acceptance is random), and r(t) is the expected number of rounds that begin at t:
 
     r(t + k + 1) += r(t) (S_k(t) - S_k+1(t)) for k < K, and r(t) S_K(t) for k = K
     s_i = sum of r(t) S_i(t) / sum of r(t),  L(K) = 1 + s_1 + ... + s_K
 
 Prefill gives the text's first token, so the first round begins at place 1. A round counts only if the text has K tokens
-from its place on, so that the end of a text cuts no round. This module knows no models.
+from its place on, so that no chain reaches beyond the end of a text. This module does not depend on models.
 """
 
 import math
@@ -30,37 +30,37 @@ from dynatui.servers.profile_file import Acceptance, Chain, Ends, Grouped, Stopp
 Reals: TypeAlias = NDArray[np.float64]
 Whole: TypeAlias = NDArray[np.int64]
 FIRST = 1
-"""Place of the first round."""
+"""Place of the text at which the first round begins."""
 P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CONTEXTS: Mapping[str, float] = {"<1k": 1 << 10, "<4k": 1 << 12, "<16k": 1 << 14, ">=16k": math.inf}
 """Name of a group of rounds -> upper bound of the number of tokens before its rounds."""
 RANKS = (2, 3, 4)
 CONTINUED = 4
-"""Number of tokens that are judged after a right sibling."""
+"""Number of drafted tokens that are judged after a sibling that is the target's token."""
 
 
 @dataclass(frozen=True)
 class ScoredPlaces:
-    """What one draft does at each of N places of one text, given the text, in chains of at most L tokens."""
+    """Chains of at most L tokens that one draft proposes at each of N places of one text, given the text before."""
 
     accepted: Reals
-    """Shape (N, L): probability that a token of the chain is accepted if all before it are; 0 if it is not drafted."""
+    """Shape (N, L): probability that a token is accepted if all before it in the chain are; 0 if it is not drafted."""
     drafted: Whole
-    """Shape (N,): length of the chain."""
+    """Shape (N,): length of each chain."""
     known: int
     """Number of tokens from place 0 to the end of the text, N or more."""
     context: int
     """Number of tokens before place 0."""
     drawn: Reals | None = None
-    """As `accepted`, for tokens drawn from the draft's distribution; None without such tokens."""
+    """As `accepted`, for tokens drawn from the draft's distribution; None if no tokens were drawn."""
     ranks: Whole | None = None
-    """Shape (N, L): rank, from 1, of the target's token among the draft's; None for a draft without probabilities."""
+    """Shape (N, L): rank of the target's token in the draft's distribution, from 1; None without probabilities."""
     confidence: Reals | None = None
-    """Shape (N, L): draft probability of each drafted token, whether right or wrong; None without probabilities."""
+    """Shape (N, L): draft probability of each drafted token, accepted or not; None without probabilities."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """Expected counts, of rounds with chains of one length K unless stated otherwise."""
+    """Expected counts of rounds with chains of one length K; `TextCounts.trees` also uses it for other counts."""
 
     rounds: float
     accepted: tuple[float, ...]
@@ -70,20 +70,20 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
 
 
 ByLength: TypeAlias = tuple[Counts, ...]
-"""By chain length, from 1."""
+"""Counts for chains of 1, 2, ... tokens."""
 
 
 class TextCounts(msgspec.Struct, frozen=True):
     """Counts of one draft on one text."""
 
     greedy: dict[str, ByLength]
-    """Counts by name in `CONTEXTS`."""
+    """Name in `CONTEXTS` -> counts of chains of the draft's most probable tokens."""
     drawn: dict[str, ByLength] | None
     stopped: ByLength
-    """Counts of the longest chains, stopped at each of `P_MINS`."""
+    """Counts of the longest chains if they end before improbable tokens, for each threshold in `P_MINS`."""
     trees: tuple[Counts, Counts] | None
-    """First: mismatches, and those where the draft's token of each of `RANKS` is right. Second: right siblings that
-    `CONTINUED` further levels follow, and those whose next 1, 2, ... tokens are right too.
+    """First: mismatches, and those in which the draft's token of each of `RANKS` is the target's. Second: such siblings
+    with `CONTINUED` further levels in the chain, and those whose next 1, 2, ... tokens are the target's too.
     """
 
 
@@ -156,7 +156,7 @@ def _trees(places: ScoredPlaces, ranks: Whole) -> tuple[Counts, Counts]:
 
 
 def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], seed: int) -> Grouped | None:
-    """Acceptance over texts, with that by their prompts' `categories` ("" for none); None without a round."""
+    """Acceptance over all texts, by context, and by category of the prompts ("" for none); None without a round."""
     whole = [tuple(map(_sum, zip(*text.values(), strict=True))) for text in texts]
     every = _acceptance(whole, seed)
     if every is None:
@@ -167,7 +167,7 @@ def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], 
 
 
 def _each(texts: Iterable[tuple[str, ByLength]], seed: int) -> dict[str, Acceptance]:
-    """Acceptance by name; `texts` are sorted by name, and those without a name are left out."""
+    """Acceptance by name; `texts` must be sorted by name, and texts without a name are left out."""
     groups = groupby(texts, key=itemgetter(0))
     found = {name: _acceptance([text for _, text in group], seed) for name, group in groups if name}
     return {name: acceptance for name, acceptance in found.items() if acceptance}
@@ -179,7 +179,7 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 
 
 def _acceptance(texts: Sequence[ByLength], seed: int) -> Acceptance | None:
-    """None if no text has a round; the tuple of a text without rounds is empty."""
+    """Acceptance over `texts`, in which a text without rounds is an empty tuple; None if no text has a round."""
     by_length = ([each for each in same if each.rounds] for same in zip(*filter(None, texts), strict=True))
     chains = [_chain(counts, seed) for counts in takewhile(bool, by_length)]
     return Acceptance(**structs.asdict(chains[-1]), shorter=tuple(chains[:-1])) if chains else None
@@ -206,7 +206,7 @@ def _chain(texts: Sequence[Counts], seed: int) -> Chain:
 
 
 def _rates(part: Sequence[float], whole: float) -> tuple[float, ...]:
-    """Rates that, in spite of rounding errors, exceed neither 1 nor the rate before them."""
+    """Shares of `whole`, limited to 1 and to the preceding rate, which rounding errors could exceed."""
     return tuple(np.minimum.accumulate(np.minimum(np.divide(part, whole), 1)).tolist())
 
 
@@ -225,7 +225,7 @@ def stopped(texts: Sequence[ByLength]) -> tuple[Stopped, ...]:
 
 
 def trees(texts: Iterable[tuple[Counts, Counts] | None]) -> Trees | None:
-    """None without a mismatch."""
+    """Rates over all texts; None if no chain has a rejected token."""
     known = [text for text in texts if text and text[0].rounds]
     if not known:
         return None

@@ -1,5 +1,5 @@
 """A profile for servers from the rounds of a run at temperature 0: acceptance by position in the chain of first
-children of each round's tree. At other temperatures, draft and target share their noise here, but on no server.
+children of each round's tree. Above temperature 0, draft and target use the same noise here, but on no server.
 """
 
 import math
@@ -46,7 +46,7 @@ class Chains:
 
     @property
     def longest(self) -> int:
-        """Largest position that is judged; the few shorter drafts that were accepted whole count as rejected there."""
+        """Largest judged position; the few shorter drafts that were accepted in full count as rejected there."""
         drafted, accepted = np.array(self.drafted), np.array(self.accepted)
         deepest = min(LONGEST_CHAIN, max(self.drafted, default=0))
         shown = (k for k in range(deepest, 0, -1) if ((drafted >= k) | (accepted < drafted)).mean() >= _KNOWN)
@@ -54,7 +54,7 @@ class Chains:
 
 
 def chains_of(rounds: Iterable[Round]) -> Chains:
-    """The chains of rounds, except rounds that the end of the text has cut and rounds without a draft."""
+    """The chains of all rounds, except rounds without a draft and rounds that were cut by the end of the text."""
     pairs = [pair for event in rounds if event.limited_by != LENGTH and (pair := _chain(event))[0]]
     return Chains(tuple(drafted for drafted, _ in pairs), tuple(accepted for _, accepted in pairs))
 
@@ -72,7 +72,7 @@ def _chain(event: Round) -> tuple[int, int]:
 def profile_of(
     run: Run, chains: Chains, costs: RoundCosts | None, plain_pass_s: float | None, kind: DraftKind
 ) -> Profile:
-    """Needs `FEWEST_ROUNDS` rounds with at least one judged position."""
+    """The profile; `chains` must have at least `FEWEST_ROUNDS` rounds, and at least one judged position (`longest`)."""
     accepted, longest = np.array(chains.accepted), chains.longest
     *shorter, whole = (_judged(accepted, k) for k in range(1, longest + 1))
     known = None
@@ -97,7 +97,7 @@ def profile_of(
 
 
 def _judged(accepted: NDArray[np.int64], k: int) -> Chain:
-    """Acceptance of the first `k` drafted tokens; approximate, as shorter drafts would begin some rounds elsewhere."""
+    """Acceptance of the first `k` tokens of each chain; approximate, as rounds of shorter chains begin elsewhere."""
     reached = accepted[:, None] >= np.arange(1, k + 1)
     return Chain(
         rounds=len(accepted),
@@ -108,7 +108,7 @@ def _judged(accepted: NDArray[np.int64], k: int) -> Chain:
 
 
 def _ends(series: NDArray[Any], least: float, most: float) -> tuple[float, float]:
-    """95 % interval of the mean of a series with correlated neighbours; if all are equal, by the rule of three."""
+    """95 % interval of the mean of a series with correlated neighbours; by the rule of three for equal values."""
     mean = float(series.mean())
     variance, freedom = variance_of_mean(series.astype(float))
     half = students_t(round(freedom, 1)) * math.sqrt(variance) if variance > 0 else 3 / len(series)

@@ -1,1 +1,1 @@
-"""The terminal: standard streams, input and output, and restoring the terminal's state after the app."""
+"""The terminal: standard streams, input and output, and the restoration of the terminal's state after the app."""

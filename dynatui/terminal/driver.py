@@ -1,4 +1,4 @@
-"""Textual's terminal driver, made robust: no key, sequence or paste can end the input thread; the size is bounded."""
+"""A robust version of Textual's terminal driver: no input can end the input thread, and the screen size is bounded."""
 
 import os
 import re
@@ -23,13 +23,13 @@ from dynatui.terminal.output import ANSWER, Output, wait_for_foreground
 from dynatui.terminal.shutdown import Shutdown
 
 ESCAPE_DELAY_S = 0.1
-"""Seconds without input after which an escape byte is the escape key."""
+"""Seconds without input after which an escape byte is taken as the escape key."""
 SEQUENCE_TIMEOUT_S = 1.0
 """Seconds without input after which an incomplete paste or sequence is taken as ended."""
 LONGEST_PASTE = 2**22
-"""Bytes of a paste; the rest is dropped."""
+"""Largest number of bytes of a paste; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Bytes of the longest sequence of a key or pointer; Textual would mistake longer sequences for keys."""
+"""Largest number of bytes of a key's or pointer's sequence; Textual would mistake longer sequences for keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -61,13 +61,13 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class Pasted:
-    """A paste with line ends as in Unix, and without control characters."""
+    """Pasted text, with Unix line ends and without control characters."""
 
     text: str
 
 
 Piece: TypeAlias = str | Pasted
-"""A paste, one escape sequence, or text that has no escape character."""
+"""A paste, or a string that is either one escape sequence or text without escape characters."""
 
 
 class Keyboard:
@@ -77,7 +77,7 @@ class Keyboard:
         self._buffer = bytearray()
         self._pasting = False
         self._searched = 0
-        """First byte at which the end of a paste may begin."""
+        """Index of the first byte of `_buffer` at which the end of a paste may begin."""
         self._newest_s = 0.0
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
@@ -106,8 +106,8 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, sequence: bytes) -> Iterator[Piece]:
-        # A character's bytes may be split between two reads. Only text can complete the character, so if a piece of
-        # another kind follows, the bytes left from the first read are invalid.
+        # The bytes of a character may be split between two reads. Only a piece of text can complete the character: if
+        # another kind of piece follows, the bytes left from the first read are invalid.
         if kind != "text" and (text := self._decode(b"", final=True)):
             yield text
         match kind:
@@ -134,13 +134,13 @@ class Keyboard:
 
 
 LARGEST = (1000, 400)
-"""Largest number of columns and of rows that are drawn; other cells stay blank."""
+"""Largest number of columns and rows that are drawn; all other cells stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _LAST_ANSWER_S = 1.0
-"""Longest wait at the end for an answer, which would otherwise reach the shell as if typed."""
+"""Longest wait, when the app ends, for an answer of the terminal, which the shell would otherwise read as input."""
 _NAMED = {",": "comma"}
-"""Keys whose character has another meaning in Textual's bindings."""
+"""Characters with another meaning in Textual's bindings -> names of their keys."""
 
 
 @runtime_checkable
@@ -151,11 +151,11 @@ class Leavable(Protocol):
 
 
 class Answered(Message):
-    """The terminal has answered the oldest open question, so it has read all output before that question."""
+    """The terminal has answered the oldest open question (`Answers`), so it has read all output before the question."""
 
 
 class Interpreter(XTermParser):
-    """Parses complete pieces. If Textual waits for more, the piece is the escape key, a key with alt, or unknown."""
+    """Parses complete pieces. If Textual waits for further input, the piece is a lone escape, alt + key, or unknown."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
         if isinstance(piece, Pasted):
@@ -172,7 +172,7 @@ class Interpreter(XTermParser):
                 yield from spelled_out  # the piece is the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
-        """None if the terminal has reported a size of 0."""
+        """The event of a mouse sequence; None if the terminal has reported a size of 0, by which Textual divides."""
         try:
             return super().parse_mouse_code(code)
         except ZeroDivisionError:
@@ -190,10 +190,10 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, size=size, **how)
         self._size = size or self._get_terminal_size()
         self._continued = False
-        """Whether a SIGCONT has arrived since the process last began to take the terminal."""
+        """Whether a SIGCONT has arrived since the last `start_application_mode`."""
 
     def process_message(self, message: Message) -> None:
-        """Quit keys take effect at once; a size counts only if the terminal has announced that it sends sizes."""
+        """Quit keys end the app at once. A reported size is ignored if the terminal has not announced size reports."""
         app, key = self._app, cap_of(message) if isinstance(message, events.Key) else ""
         if key and isinstance(app, Leavable) and _leaves(key, app.leave_keys, app):
             app.shutdown.request(0)
@@ -206,7 +206,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def start_application_mode(self) -> None:
-        """Repeats the start until it succeeds: a signal may interrupt Textual's own check of the foreground."""
+        """Repeats the start until it succeeds: a signal may interrupt Textual's check that it is in the foreground."""
         thread_before = self._key_thread
         while self._key_thread is thread_before:
             wait_for_foreground(self.fileno)
@@ -217,12 +217,12 @@ class TerminalDriver(LinuxDriver):
             self.write(self._app.output.question())
 
     def stop_application_mode(self) -> None:
-        """Does nothing between a suspension and the next time that the process takes the terminal."""
+        """Does nothing while the app is suspended and does not use the terminal."""
         if not self._must_signal_resume:
             super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Does nothing between a suspension and the next time that the process takes the terminal."""
+        """Does nothing while the app is suspended and does not use the terminal."""
         if not self._must_signal_resume:
             self._await_answer()
             super().disable_input()
@@ -233,20 +233,20 @@ class TerminalDriver(LinuxDriver):
             time.sleep(_LAST_ANSWER_S / 100)
 
     def _sigtstp_application(self, *_signalled: object) -> None:
-        """Acts between two callbacks of the event loop; after the app's end, only stops the process."""
+        """Suspends the app between two callbacks of the event loop; after the app's end, only stops the process."""
         if self._loop.is_closed():
             os.kill(os.getpid(), signal.SIGSTOP)
         else:
             self._loop.call_soon_threadsafe(super()._sigtstp_application)
 
     def _sigcont_application(self, *_signalled: object) -> None:
-        """Acts between two callbacks of the event loop, so that no second signal interrupts the start of threads."""
+        """Resumes the app between callbacks of the event loop, so that no signal interrupts the start of threads."""
         self._continued = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
-        """Takes the terminal again; after SIGSTOP, which Textual does not notice, first ends the running threads."""
+        """Starts to use the terminal again; after a SIGSTOP, which Textual does not notice, first ends its threads."""
         taken_since = not self._continued
         if taken_since or (isinstance(self._app, Leavable) and self._app.shutdown.begun):
             return
@@ -274,7 +274,7 @@ class TerminalDriver(LinuxDriver):
 
 
 def cap_of(event: events.Key) -> str:
-    """Name of a key in the key map, such as `?` (not question_mark), `space`, `shift+left`."""
+    """Name of a key in the key map, such as `?` (Textual: question_mark), `space` or `shift+left`."""
     sign = event.character
     return sign if sign and sign.isprintable() and sign != " " else event.key
 
@@ -289,6 +289,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Letter keys do not end the program on an open page, where users may type letters."""
+    """Whether a key ends the program; on an open page, where users may type, keys of one character do not."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

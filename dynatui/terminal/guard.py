@@ -1,4 +1,4 @@
-"""Checks before the app starts; while it draws, all other output, also that of C code, is redirected to a log."""
+"""Checks before an app starts; redirects all output except the app's drawing, also output of C code, to a log."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"
 
 
 def silence_libraries() -> None:
-    """Sets environment variables, except those that the user has set."""
+    """Sets environment variables by which libraries print less, unless the user has set them."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
@@ -65,7 +65,7 @@ def check_descriptors() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """The log that the user names, else a default log, emptied if too large. Raises ConfigError if the former fails."""
+    """Path of the log: `named`, else a default log, emptied if too large. Raises ConfigError if `named` is unusable."""
     if named is not None:
         try:
             _open_log(named)
@@ -84,7 +84,7 @@ def log_path(named: Path | None = None) -> Path:
 
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
-    """Sends all output except the app's to the log, and connects standard input to the keyboard."""
+    """Within the context, all output except the app's goes to the log, and standard input is the keyboard."""
     terminal = _STDERR if os.isatty(_STDERR) else _STDOUT
     wait_for_foreground(terminal)
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
@@ -109,7 +109,7 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Creates the log for its owner only; returns its size. Raises an OSError for a pipe, which could block threads."""
+    """Creates the log, readable for its owner only; returns its size. Raises OSError for a pipe, which could block."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         status = os.fstat(descriptor)

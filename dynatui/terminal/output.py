@@ -1,4 +1,4 @@
-"""Writes to the terminal without raising errors, which would end Textual's thread; waits for the foreground."""
+"""Writes to the terminal, without raising errors, which would end Textual's thread, and waits for the foreground."""
 
 import curses
 import errno
@@ -15,7 +15,7 @@ from typing import Any
 from decoder.errors import ConfigError
 
 _WRITE_TIMEOUT_S = 1.0
-"""Longest time by which a blocked terminal delays the end of the program."""
+"""Longest time, in seconds, by which a blocked terminal may delay the end of the program."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
@@ -29,25 +29,24 @@ QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
 _SILENT_S = 1.0
 """Seconds without any answer after which the terminal is assumed to answer no question."""
 _FRAME_S = 0.25
-"""Longest time that a frame should take on a slow line."""
+"""Longest time, in seconds, that sending a frame should take on a slow connection."""
 _LEAST_BYTES = 250
 _LOST_S = 15.0
-"""Seconds without a further answer after which the expected answer is assumed lost."""
+"""Seconds since the last answer after which open questions count as lost, if the terminal has answered before."""
 
 
 class Answers:
-    """Questions to the terminal without an answer yet; after an answer is overdue, none is awaited until one arrives.
-
-    Also estimates how many bytes the line carries in `_FRAME_S`; the time of the quickest answer does not count.
+    """Open questions to the terminal. Once an answer is overdue, no answer is awaited until the terminal answers again.
+    Also estimates how many bytes the connection carries in `_FRAME_S`; the quickest answer's time counts as latency.
     """
 
     def __init__(self) -> None:
         self.most_bytes = math.inf
-        """Largest size of a frame; infinite while no frame has taken longer than `_FRAME_S`."""
+        """Largest size of a frame, in bytes; infinite until a frame has taken longer than `_FRAME_S`."""
         self._waiting = deque[tuple[float, int]]()
         """(time of the question, bytes of the frame before it)."""
         self._since_s = 0.0
-        """Time of the latest answer, or of the first question after it."""
+        """Time of the latest answer, or of the first question after all questions were answered."""
         self._patience_s = _SILENT_S
         self._quickest_s = math.inf
 
@@ -57,7 +56,7 @@ class Answers:
         self._waiting.append((now, size))
 
     def take(self, now: float) -> None:
-        """Takes an answer; from then on, answers are awaited again."""
+        """Registers an answer; from then on, answers are awaited again."""
         self._since_s, self._patience_s = now, _LOST_S
         if self._waiting:
             asked_s, size = self._waiting.popleft()
@@ -104,20 +103,20 @@ class Output:
 
     @property
     def busy(self) -> bool:
-        """Whether a frame is on its way: not yet written, or not yet read by a terminal that answers questions."""
+        """Whether a frame is in transit: not yet written, or not yet read by a terminal that answers questions."""
         return self._writing or not self._answers.complete(time.monotonic())
 
     def forget_answers(self) -> None:
-        """Drops all questions, since the terminal may have changed or lost them."""
+        """Drops all open questions, as the terminal may have lost them or may be another one."""
         self._answers = Answers()
 
     @property
     def most_bytes(self) -> float:
-        """Largest size of a frame, so that a slow line carries it within about half a second."""
+        """Largest size of a frame, in bytes, so that a slow connection carries it in about `_FRAME_S`."""
         return self._answers.most_bytes
 
     def question(self, size: int = 0) -> str:
-        """The question to be written after a frame of `size` bytes; empty without a terminal."""
+        """The question to write after a frame of `size` bytes; empty without a terminal."""
         if self._descriptor is None:
             return ""
         self._answers.ask(time.monotonic(), size)
@@ -141,7 +140,7 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Restores the terminal, unless the app has done so; later output is discarded."""
+        """Restores the terminal, unless the app has already done so; from now on, output is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
@@ -179,7 +178,7 @@ class Output:
 
 
 def give_back(terminal: int, modes: list[Any] | None) -> None:
-    """Leaves the alternate screen and restores the modes from before the app."""
+    """Leaves the alternate screen and restores the terminal's modes as they were before the app."""
     if select.select([], [terminal], [], _LOOK_UP_S)[1]:
         with suppress(OSError):
             os.write(terminal, _GIVE_BACK.encode())
@@ -217,7 +216,7 @@ def wait_for_foreground(terminal: int) -> None:
 
 
 def _drained(terminal: int) -> bool:
-    """Waits until output is sent, so that the system stops a background process; False if a signal interrupts it."""
+    """Waits until all output is sent; the system stops a background process here. False if a signal interrupts it."""
     try:
         termios.tcdrain(terminal)
     except termios.error as error:
@@ -232,7 +231,7 @@ def _drained(terminal: int) -> bool:
 
 
 def _erases_in_color(terminal: int) -> bool:
-    """Whether, by its terminfo entry, the terminal can erase characters and fills them with the background colour."""
+    """Whether the terminal can erase cells and gives them the background colour, according to its terminfo entry."""
     try:
         curses.setupterm(fd=terminal)
     except curses.error:

@@ -1,4 +1,4 @@
-"""Ends the program within a deadline after a key or signal, whatever it is doing."""
+"""Ends the program within a deadline after a quit key or a signal, even if the program is blocked."""
 
 import os
 import signal
@@ -11,14 +11,14 @@ from dynatui.terminal.output import Output
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-"""The signals that end a program, and the signal of the timer in `stoppable`."""
+"""The signals that end the program, and the signal of the timer in `stoppable`."""
 _AGAIN_S = 0.2
-"""Period of the timer, which repeats, since work may catch an interruption and block again."""
+"""Period, in seconds, of the timer in `stoppable`: work may catch one interruption and block again."""
 
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handles signals within the context; signals already ignored, as under nohup, stay ignored."""
+    """Within the context, `handler` handles the signals; signals that are ignored, as under nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:
@@ -54,11 +54,11 @@ def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
 
 
 WITHIN_S = 2.5
-"""Longest time from the key or signal that ends the program to the end of the process."""
+"""Longest time, in seconds, from the quit key or signal to the end of the process."""
 
 
 class Shutdown:
-    """Ends the process only within the context `watched`."""
+    """Ends the app and, after a deadline, the process. Outside the context `watched`, does not end the process."""
 
     def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
         self._output = output
@@ -76,7 +76,7 @@ class Shutdown:
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app once; without a registered function, ends the process immediately."""
+        """Ends the app at the first call; if no function is registered, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
@@ -95,7 +95,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Context in which signals end the app and the deadline applies; signals already ignored stay ignored."""
+        """Within the context, signals end the app and the deadline applies; signals that are ignored stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:

@@ -20,7 +20,7 @@ class ReaderLeftError(Exception):
 
 
 def can_show_screen() -> bool:
-    """Connects standard input to the keyboard if it is no terminal, so a prompt must have been read from it before."""
+    """Whether a screen can be shown. May connect standard input to the keyboard, so a prompt must be read before."""
     drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     if not drawn_on or os.environ.get("TERM") == "dumb" or sys.stdin is None:
         return False
@@ -28,7 +28,7 @@ def can_show_screen() -> bool:
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Connects standard input's descriptor to the keyboard; False if there is none."""
+    """Connects standard input's descriptor to the keyboard; returns False if there is no keyboard."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -47,7 +47,7 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Prints text, on a terminal without control characters. Raises ReaderLeftError and OutputError."""
+    """Prints text; on a terminal, without its control characters. Raises ReaderLeftError and OutputError."""
     try:
         out.write(clean(text) if out.isatty() else text)
         out.flush()
@@ -60,19 +60,19 @@ def show(text: str, out: TextIO) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """Within the context, what libraries print to standard output goes to standard error."""
+    """Within the context, text that libraries print to standard output goes to standard error."""
     with redirect_stdout(sys.stderr or _nowhere()):
         yield
 
 
 def discard_output() -> None:
-    """Discards the rest of the output, since Python would report an error of a broken standard output at exit."""
+    """Discards buffered and later output, since Python would report an error of a broken standard output at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """Discards the rest of a broken standard error, which must not change the exit code."""
+    """If standard error is broken, discards its buffered output, which would otherwise change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()

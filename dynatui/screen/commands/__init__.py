@@ -1,4 +1,4 @@
-"""Commands of the keys: a short function for each, with the screen as its first argument."""
+"""Commands of the keys: a short function for each command, with the screen as its first argument."""
 
 import ast
 from collections.abc import Callable

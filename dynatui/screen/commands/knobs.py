@@ -1,4 +1,4 @@
-"""Commands that turn knobs: by a step, with a slider, to a typed value, back to earlier values, to a preset."""
+"""Commands that change knobs: by a step, with a slider, to a typed value, to a preset, or back to earlier values."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,7 +20,7 @@ from dynatui.state.run_state import RunState
 _LONGEST_VALUE = 7
 _FEW = 4
 _TABLE, _AROUND = 76, 8
-"""Width of the table of settings, and width of the frame of its page, in cells."""
+"""Largest width of the table of settings, and total width of the page around it, in cells."""
 
 
 def turn(screen: Screen, cap: str) -> None:
@@ -37,7 +37,7 @@ def turn(screen: Screen, cap: str) -> None:
 
 
 def cycle(screen: Screen, name: KnobName) -> None:
-    """Turns a knob to its next named value that the present trees permit; after the last value, to the first one."""
+    """Sets a knob to its next named value that is valid for the present trees; after the last value, to the first."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -167,7 +167,7 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
 
 
 def _from_where(state: RunState) -> str:
-    """In words, the first token that a turn of temperature or top-p affects: a token that no method has decoded yet."""
+    """Describes the first token that a new temperature or top-p affects: one that no method has decoded yet."""
     if state.run is None:
         return "from the first token on"
     alone = [name for name in state.lanes if draws_alone(name)]
@@ -181,7 +181,7 @@ def _from_where(state: RunState) -> str:
 
 
 def choose_estimate(screen: Screen, step: int) -> bool:
-    """Moves the choice among the what-if cells, in order of speed; False without estimates of speed."""
+    """Chooses another what-if cell, `step` further in order of speed; returns False if there are no speed estimates."""
     places, now = screen.scene.whatif.by_rate() if screen.scene.whatif else [], chosen(screen.scene)
     if now is None:
         return False
@@ -191,7 +191,7 @@ def choose_estimate(screen: Screen, step: int) -> bool:
 
 
 def turn_to_estimate(screen: Screen) -> bool:
-    """Turns the knobs to the chosen what-if cell; False without estimates in tokens per second."""
+    """Sets the knobs to the values of the chosen what-if cell; returns False if there are no speed estimates."""
     place = chosen(screen.scene)
     if place is None:
         return False

@@ -1,4 +1,4 @@
-"""Commands that move in time and between prompts; a run that is not recorded is left only at a second key press."""
+"""Commands that move in time and between prompts. Leaving a run that is not recorded needs a second key press."""
 
 import sys
 
@@ -32,7 +32,7 @@ def pause(screen: Screen) -> None:
 
 
 def step(screen: Screen) -> None:
-    """Steps by one stage, or in a recording by one round; the first key press only pauses."""
+    """Steps by one stage (in a recording: by one round); if live decoding is not paused, only pauses it."""
     if screen.source.playback:
         scrub(screen, 1)
         return
@@ -126,7 +126,7 @@ def _leave_text(screen: Screen) -> None:
 
 
 def prompt(screen: Screen, step: int) -> None:
-    """Begins the prompt `step` places further; 0 restarts the present prompt."""
+    """Begins the prompt that is `step` after the present one; 0 restarts the present prompt."""
     if _agreed(screen, f"{screen.scene.keys.cap(f'prompt({step})')} again leaves this run"):
         _leave(screen, step)
 
@@ -149,7 +149,7 @@ def enter(screen: Screen) -> None:
 
 
 def compare(screen: Screen) -> None:
-    """Begins or ends an A/B comparison of the watched method, on this prompt and the next ones."""
+    """Begins or ends an A/B comparison of two settings of the watched method."""
     controls, key = screen.source.controls, screen.scene.keys.cap("compare")
     method = screen.viewpoint.newest.watched.removesuffix(SIDE_A)
     if controls is None:
@@ -188,7 +188,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: no round would be lost, or this key press confirms it. Otherwise asks the user."""
+    """Whether the run may be left: no round would be lost, or this key press confirms the question. Else asks it."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

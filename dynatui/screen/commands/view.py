@@ -130,7 +130,7 @@ def maximise(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    """Leaves the first of these that is active: drawer, cursor, chosen prompt, maximised panel, earlier round."""
+    """Leaves the first of these that is active: knob drawer, cursor, chosen prompt, maximised panel, earlier round."""
     scene = screen.scene
     if scene.mode == "knobs":
         screen.change_view(mode="watch", typed="")
@@ -199,7 +199,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
-    """Distance in runs to the nearest other run with a hit, in the direction of `step`; None if no run has a hit."""
+    """Number of runs to the nearest other run with a hit, in the direction of `step`; None if no other has a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
@@ -210,7 +210,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """Moves the cursor to the next hit (`place` 0) or to the last hit (-1); first goes to the run `away` runs later."""
+    """Goes to the run that is `away` later, then moves the cursor to the next hit (`place` 0) or the last one (-1)."""
     if away:
         screen.source.go(away)
         screen.read_events()

@@ -41,19 +41,19 @@ def _in_ascii(app: App[Any]) -> bool:
 
 
 class Modal(ModalScreen[T]):
-    """A page whose queued key presses cannot dismiss other pages."""
+    """A page that only closes itself: a key press that is still queued when it closes does not close the page below."""
 
     def on_mount(self) -> None:
         self.set_class(_in_ascii(self.app), "in-ascii")
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """As in Textual, but without effect while another page is in front or after this page is closed."""
+        """Closes the page as in Textual, but does nothing while another page is in front or if this page is closed."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
 
 class _PageText(Static):
     def render_line(self, y: int) -> Strip:
-        """Draws the line in the symbols of the screen, as panels do."""
+        """Draws the line, in ASCII if the panels are drawn in ASCII."""
         line = super().render_line(y)
         if not _in_ascii(self.app):
             return line
@@ -72,7 +72,7 @@ class Page(Modal[None]):
     ]
 
     def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
-        """`page` makes the content; the key of the action `opened_by` closes it again."""
+        """`page` returns the content; the key of the action `opened_by`, which opened the page, also closes it."""
         super().__init__()
         self.keys = keys
         self._page = page
@@ -117,7 +117,7 @@ class TextPage(Page):
 
 
 class EditScreen(Modal[str | None]):
-    """Returns the new prompt, without control characters, or None if cancelled."""
+    """Returns the prompt after editing, or None if cancelled; an edited prompt has no control characters."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -147,7 +147,7 @@ class EditScreen(Modal[str | None]):
         self._area.focus()
 
     def action_run(self) -> None:
-        """Returns the text; if the user has not changed it, the prompt as it was before cleaning."""
+        """Returns the edited text; if it is unchanged, the original prompt, which may have control characters."""
         text = self._area.text
         self.dismiss(self._prompt if text == self._clean_prompt else text)
 
@@ -178,7 +178,7 @@ class SearchScreen(Modal[str | None]):
 
 
 class ThemeScreen(Modal[str | None]):
-    """Returns the chosen theme's name, or None to restore the previous one."""
+    """Returns the name of the chosen theme, or None to restore the previous theme."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
@@ -282,7 +282,7 @@ def _with_key(title: Content, key_cap: str) -> Content:
 
 
 class Commands(CommandList):
-    """Textual's list, safe against a click on a row that no longer exists."""
+    """Textual's list of commands, which ignores a click on a row that no longer exists."""
 
     def on_click(self, event: events.Click) -> None:
         if event.style.meta.get("option", -1) >= self.option_count:
@@ -295,7 +295,7 @@ class Palette(CommandPalette, Modal[None]):
             yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """The widget at a position; the palette itself if no widget is left there."""
+        """The widget at a position; the palette itself if there is none, as after a shrink of the list."""
         try:
             return super().get_widget_at(x, y)
         except NoWidget:

@@ -1,4 +1,4 @@
-"""The page at the end of a run: the result of every method, and what can be done next."""
+"""The page at the end of a run: the result of every method, and the keys for what can be done next."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ _OF_PAGE = frozenset(
     ("escape", "enter", "space", "j", "k", "g", "G", "up", "down", "home", "end", "pageup", "pagedown")
 )
 _WIDEST, _SHARE, _EDGE = 84, 0.96, 6
-"""As in the style sheet: width of the page in cells, its largest share of the screen, and width of both edges."""
+"""As in the style sheet: largest width of the page, in cells and as a share of the screen, and width of both edges."""
 
 
 class ResultPage(Page):
@@ -39,7 +39,7 @@ class ResultPage(Page):
 
 
 def result_text(screen: Screen, state: RunState, width: int) -> Text:
-    """`width`: of the screen, in cells."""
+    """`width`: width of the screen, in cells."""
     inner = min(_WIDEST, int(_SHARE * width)) - _EDGE
     head, *rows = result(state.race, inner)
     title, pair = heading(state.race)

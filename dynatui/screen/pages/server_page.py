@@ -66,7 +66,7 @@ class ServerPage(Page):
 
 
 def known_profile(state: RunState, colder: str) -> Profile | str:
-    """The profile of the rounds so far, or why there is none; `colder` is the key that lowers the temperature."""
+    """The profile of the rounds so far, or the reason why there is none; `colder`: key that lowers the temperature."""
     run, method = state.run, _CHAIN_METHOD if _CHAIN_METHOD in state.lanes else state.watched
     if run is None:
         return "There is no run yet."
@@ -89,7 +89,7 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
 
 
 def told(profile: Profile, engine: Engine) -> tuple[str, str]:
-    """Acceptance, advice and options as text, and the options to copy."""
+    """(text with acceptance, advice and options; the options alone, to be copied)."""
     (draft,) = profile.drafts.values()
     lines = [
         f"{counted(round(draft.rounds), 'round')} of {counted(profile.prompts, 'text')} at temperature 0; "

@@ -1,7 +1,7 @@
-"""The widget of a panel: draws its rows by a pure function and sends the changed rows.
+"""The widget of a panel: a pure function draws the panel's rows, and only changed rows are sent to the terminal.
 
-While nothing covers it, the app writes its changed cells (`patch`); otherwise Textual draws it (`render_lines`). The
-two ways may alternate.
+If no other widget covers the panel, the app writes the changed cells (`patch`); otherwise Textual draws the panel
+(`render_lines`). The two ways may alternate.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ Change: TypeAlias = tuple[int, Row]
 """(row number, old row)."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 ActionAt: TypeAlias = Callable[[Scene, int, int], str]
-"""(scene, width, column) -> action of a click there; empty if there is none."""
+"""(scene, width of the panel, clicked column) -> action of the click; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Still:
 
 
 _WORTH_SCROLLING = 4
-"""Least number of changed rows for which scrolling is tried; fewer rows are written without scrolling."""
+"""Least number of changed rows for which the terminal's scrolling is tried."""
 
 
 class Canvas(Widget):
@@ -61,17 +61,17 @@ class Canvas(Widget):
         super().__init__(id=panel, classes=classes)
         self._action_at = action_at
         self.flowing = flowing
-        """Whether the canvas is drawn at every frame; all other canvases are drawn together, less often."""
+        """Whether the canvas is drawn at every frame; other canvases are drawn less often, all in the same frame."""
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn_rows: Rows = []
         """Rows of the panel before they were cut or filled to the width."""
         self._rows: Rows = []
         self._drawn_size: Size | None = None
-        """Size of `_rows`; Textual may request rows of a new size before its resize event. None: draw them again."""
+        """Size of `_rows`; Textual may request rows of a new size before its resize event. None: redraw the rows."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
-        """Styles on this panel's background, after the app's filters."""
+        """Style of each ink on this panel's background, after the app's filters."""
         self._looks: dict[Ink, CellStyle] = {}
 
     def on_mouse_down(self, event: MouseDown) -> None:
@@ -92,7 +92,7 @@ class Canvas(Widget):
             frame.put(in_looks(self._rows[y], self._looks_of_inks()), place.x, place.y + y)
 
     def still(self) -> Still:
-        """The panel with its place, in true colour, since a film's player may have more colours than this terminal."""
+        """The panel for a film, in true colour, since the film's player may have more colours than this terminal."""
         looks = {ink: cell_style(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 
@@ -114,12 +114,12 @@ class Canvas(Widget):
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Rows for Textual's compositor; does not use Textual's cache of lines, since that cache lacks patched rows."""
+        """Rows for Textual's compositor, not from Textual's cache of lines, which lacks the rows written by `patch`."""
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """The changed rows; empty after a change of size, since Textual then sends all rows."""
+        """Draws the scene and yields changed rows; none after a change of size, since Textual then sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -145,7 +145,7 @@ class Canvas(Widget):
         ]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> range:
-        """Scrolls the rows that have only moved up; returns all rows that may differ from the terminal's."""
+        """Lets the terminal scroll rows that have moved up; returns the numbers of the rows to write afterwards."""
         top, bottom = changes[0][0], changes[-1][0]
         after = self._rows[top : bottom + 1]
         before = [*after]
@@ -180,13 +180,13 @@ def color_system(console: Console) -> ColorSystem:
 
 
 def fitted(row: Row, width: int, scene: Scene) -> Row:
-    """A row of this width, in the scene's symbols."""
+    """The row, cut or filled to `width` cells, in the scene's symbols."""
     row = in_ascii([row])[0] if scene.symbols == "ascii" else row
     return row if width_of(row) == width else fit(row, width)
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """Places of the canvases that no other widget covers; only these may be patched."""
+    """Screen positions of the canvases that no other widget covers; only these canvases may be patched."""
     regions = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
     canvases = [widget for widget in regions if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}

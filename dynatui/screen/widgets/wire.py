@@ -1,6 +1,6 @@
-"""Writes what has changed on the screen to the terminal in few bytes: Textual would send several times as many.
+"""Encodes the changes of the screen in few bytes for the terminal: Textual would send several times as many.
 
-Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Knows no widgets.
+Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Independent of widgets.
 """
 
 import re
@@ -25,22 +25,22 @@ _ONE_CELL_WIDE = re.compile(
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
-"""Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
+"""Up to this many unchanged cells between two changes are sent again: moving the cursor would take as many bytes."""
 _MOVE = 7
 """Approximate number of bytes of a cursor move."""
 _ERASED = 12
-"""Least number of blanks that are erased, not written: erasing and moving past them takes up to ten bytes."""
+"""Least number of blanks that are erased, not written: erasing them and moving past them takes up to ten bytes."""
 _WORTH_SCROLLING = 3
-"""Least number of rows that scrolling must save."""
+"""Least number of rows that scrolling must save from being sent again."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
-"""The SGR code that ends each attribute; bold and dim have the same code."""
+"""SGR code of an attribute -> SGR code that ends it; bold and dim end with the same code."""
 _REVERSE = 7
 _SHOWN_ON_BLANKS = frozenset({4, 9})
 
 
 @dataclass(frozen=True, eq=False)
 class CellStyle:
-    """Attributes and colours of a cell; equal styles are one object, so that comparison is fast."""
+    """Attributes and colours of a cell. Equal styles are the same object, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -100,7 +100,7 @@ def in_looks(row: Row, looks: Mapping[Ink, CellStyle]) -> Looks:
 
 
 def parts(update: ChopsUpdate | LayoutUpdate, colors: ColorSystem) -> Iterator[tuple[int, int, Looks]]:
-    """The parts that Textual would send: (column, line, content) of each."""
+    """The parts of the screen that Textual would send, each as (column, line, content)."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x
@@ -120,10 +120,10 @@ def _strip_looks(strip: Strip, colors: ColorSystem) -> Looks:
 
 
 class Shown:
-    """The cells of the terminal after the frames so far; None for unknown cells."""
+    """The cells that the terminal shows after all frames so far; None for unknown cells."""
 
     def __init__(self, size: tuple[int, int], *, erases: bool = False) -> None:
-        """`erases`: the terminal fills erased cells with the present background colour."""
+        """`erases`: whether the terminal fills erased cells with the present background colour."""
         self.width, self.height = size
         self.erases = erases
         self.rows: list[list[Cell | None]] = [[None] * self.width for _ in range(self.height)]
@@ -178,7 +178,7 @@ class Frame:
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
     def _segments(self, cells: Sequence[Cell]) -> Iterator[tuple[int, str, CellStyle]]:
-        """(place, text, style) of each part; blanks join a neighbouring part in whose style they look the same."""
+        """(offset, text, style) of each part; blanks join a neighbouring part if they look the same in its style."""
         start, text, part_look = 0, "", RESET
         for look, run in groupby(cells, key=itemgetter(1)):
             added = "".join(map(itemgetter(0), run))

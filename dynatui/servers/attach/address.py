@@ -1,4 +1,4 @@
-"""The URLs of a server, from the URL or HOST:PORT that the user gives; no secret is ever displayed."""
+"""The URLs of a server, from the URL or HOST:PORT that the user gives; error messages never contain a secret."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""The second path is TensorRT-LLM's."""
+"""Paths of metrics pages; the second is used by TensorRT-LLM."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
@@ -17,7 +17,7 @@ class Address:
     pages: tuple[str, ...]
     """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """The URL of the API, without a query, so that it may be displayed and recorded."""
+    """Base URL of the API, without a query, so that it may be displayed and recorded."""
 
 
 def address(text: str) -> Address:

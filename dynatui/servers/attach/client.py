@@ -1,4 +1,4 @@
-"""HTTP client for a watched server, limited in time and size. A failure is one line; no other server gets the token."""
+"""HTTP client for a watched server, limited in time and size. Errors have one line; only this server gets the token."""
 
 import asyncio
 import os
@@ -59,7 +59,7 @@ class Refusal:
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a refused page of metrics: a NotMetricsError if another URL may have the page."""
+    """The error for a refused metrics page: a NotMetricsError if another URL may have the page."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -68,7 +68,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """An error with the server's message; if access is refused, also with `remedy`."""
+    """The error for a refused request, with the server's message; if access is refused, also with `remedy`."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     server_message = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
@@ -114,7 +114,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and the chain of its causes; of an exception group, only the first error is followed."""
+    """An error and the chain of its causes; in an exception group, only the first error is followed."""
     while error is not None:
         yield error
         cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
@@ -125,11 +125,11 @@ LARGEST_PAGE = 2**23
 PATIENCE_S = 5.0
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""No proxy for URLs of this machine, since a proxy would connect to its own machine."""
+"""Disables proxies for URLs of this machine, since a proxy on another machine would resolve them to itself."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
 _SHORTEST_SECRET = 8
-"""A shorter token is not masked in responses, since it may occur in a text by chance."""
+"""Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 """(response, remedy for a missing token) -> error."""

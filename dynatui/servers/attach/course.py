@@ -1,4 +1,4 @@
-"""What a watched server did since it began or restarted: sums of its readings, of bounded size for any session."""
+"""Sums of a watched server's readings since its last restart; their size is bounded for sessions of any length."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,9 +11,9 @@ from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
 _PIECE = 100
-"""Least number of rounds of a piece; doubled each time that pieces are merged."""
+"""Initial least number of rounds of a piece of `Course.pieces`; doubled each time that pieces are merged."""
 _STEADY = 0.25
-"""An interval in which the number of running requests changes by a larger share is assigned to no load."""
+"""An interval in which the number of running requests changes by more than this share is assigned to no load."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Span:
     accepted: int = 0
     accepted_at: tuple[int, ...] = ()
     drafted_at: tuple[int, ...] = ()
-    """Both are counts by position; empty if the server does not report them."""
+    """`accepted_at` and `drafted_at`: counts by position; empty if the server does not report them."""
     running: float = 0.0
-    """Running requests, summed over rounds."""
+    """Number of running requests, summed over rounds."""
     cached: float = 0.0
     """Share of the KV cache per running request, summed over rounds."""
     timed: int = 0
-    """Number of intervals with a known `StepPoint`; the next three fields are sums over these."""
+    """Number of intervals with a known `StepPoint`; the next three fields are sums over these intervals."""
     streams: float = 0.0
-    """Running requests."""
+    """Number of running requests."""
     log_s: float = 0.0
     squared: float = 0.0
-    """`log_s` and `squared`: logarithm of the step time, and square of the logarithm."""
+    """`log_s` and `squared`: sums of the logarithm of the step time, and of the square of this logarithm."""
 
     def plus(self, other: "Span") -> "Span":
         return Span(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(Span)))
@@ -57,12 +57,12 @@ class Span:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Acceptance by position: share of the tokens drafted there, or of all rounds if their number is unknown."""
+        """Acceptance by position: accepted / drafted tokens, or accepted tokens / rounds if `drafted_at` is unknown."""
         drafted = self.drafted_at or (self.rounds,) * len(self.accepted_at)
         return tuple(map(_share, self.accepted_at, drafted))
 
     def surely_drafted(self, position: int) -> float:
-        """Least number of rounds that drafted a token at a position, from 0, if none later is drafted more often."""
+        """Lower bound of the rounds that draft a token at `position` (from 0), if no later position has more rounds."""
         if position < len(self.drafted_at):
             return self.drafted_at[position]
         places = len(self.accepted_at)
@@ -77,7 +77,7 @@ class Span:
 
     @property
     def timed_running(self) -> float:
-        """Mean running requests over the intervals with a known step time; if there are none, over the rounds."""
+        """Mean number of running requests over the intervals with a known step time, else over all rounds."""
         return self.streams / self.timed if self.timed else self.mean_running
 
     @property
@@ -91,7 +91,7 @@ class Span:
 
 
 def _added(one: Any, other: Any) -> Any:
-    """Positions that one of the spans lacks count as 0."""
+    """Sums two fields; positions that one of two tuples lacks count as 0."""
     if isinstance(one, tuple):
         return tuple(first + second for first, second in zip_longest(one, other, fillvalue=0))
     return one + other
@@ -104,16 +104,16 @@ def _share(part: float, whole: float) -> float:
 @dataclass(frozen=True)
 class Course:
     life: Span = field(default_factory=Span)
-    """Sums since the server's start, as far as it was watched."""
+    """Sums over all readings since the server's last start."""
     before: Span | None = None
-    """`life` before the last restart, if it had rounds."""
+    """`life` up to the last restart that followed at least one round; None if there was none."""
     pieces: tuple[Span, ...] = ()
     """Successive parts of `life`, all but the last with about the same number of rounds."""
     piece: int = _PIECE
     by_load: Mapping[int, Span] = field(default_factory=dict)
-    """`load_class` -> part of `life`."""
+    """`load_class` -> part of `life` at these loads."""
     k: int | None = None
-    """Most tokens that a round drafts; None if unknown."""
+    """Largest number of tokens that a round drafts; None if unknown."""
     load: Load | None = None
 
 
@@ -139,15 +139,15 @@ def followed(course: Course, reading: Reading) -> Course:
 
 
 def load_class(running: float) -> int:
-    """Class of a load: there are two classes per doubling of the running requests."""
+    """Class of similar loads; there are two classes per doubling of the running requests."""
     return round(2 * math.log2(max(1.0, running)))
 
 
 def load_point(before: Load | None, reading: Reading) -> StepPoint | None:
     """Load and step time of an interval; None if the load changed within it, or if the step time is unknown.
 
-    The step time is the time between outputs of a request if the server reports it, else the latency per token times
-    the tokens of a round, else running requests / rounds per second (without drafts: tokens per second).
+    The step time is, if the server reports it, the time between outputs of a request; else the latency per token times
+    the tokens per round; else the running requests divided by rounds per second (without drafts: by tokens per second).
     """
     interval, running = reading.interval, _steady(before, reading.load)
     rounds, drafted = interval.drafts or 0, interval.drafted or 0
@@ -165,7 +165,7 @@ def load_point(before: Load | None, reading: Reading) -> StepPoint | None:
 
 
 def load_points(events: Iterable[Event]) -> Iterator[StepPoint]:
-    """The points of a recording of a server, for the fit of its costs."""
+    """The known load points of a recording of a server, to which its costs are fitted."""
     readings = (event for event in events if isinstance(event, Reading))
     for before, reading in pairwise(readings):
         if not reading.restarted and (point := load_point(before.load, reading)) is not None:
@@ -173,7 +173,7 @@ def load_points(events: Iterable[Event]) -> Iterator[StepPoint]:
 
 
 def _steady(before: Load | None, after: Load | None) -> float | None:
-    """Mean running requests of an interval; None if unknown, none, or not steady."""
+    """Mean number of running requests in an interval; None if it is unknown, 0 or not steady."""
     if before is None or after is None or not before.running or not after.running:
         return None
     low, high = sorted((before.running, after.running))
@@ -181,7 +181,7 @@ def _steady(before: Load | None, after: Load | None) -> float | None:
 
 
 def _span(reading: Reading, point: StepPoint | None) -> Span:
-    """Sums of one reading; rounds do not count if their number of accepted tokens is unknown."""
+    """The reading as a span; its rounds are omitted if their number of accepted tokens is unknown."""
     interval, load = reading.interval, reading.load or Load()
     rounds, accepted, drafted = interval.drafts or 0, interval.accepted, interval.drafted
     if accepted is None and interval.tokens_per_round is not None:
@@ -217,7 +217,7 @@ def _cut(pieces: tuple[Span, ...], span: Span, least: int) -> tuple[tuple[Span, 
 
 
 def _most_drafted(reading: Reading) -> int | None:
-    """Most tokens that a round drafts; for a tree, its number of levels. None if unknown."""
+    """Largest number of tokens that a round drafts; for a tree, its number of levels. None if unknown."""
     if places := len(reading.interval.accepted_by_position):
         return places
     drafting = reading.drafting

@@ -1,13 +1,14 @@
-"""Finds faults in a server's speculative decoding, from its figures and, if given, from the promise of a profile.
+"""Finds faults in a server's speculative decoding, from its figures and, if given, a promise: a profile's prediction.
 
-Two shares p1 of n1 and p2 of n2 rounds differ if the evidence
+A share p1 of n1 rounds and a share p2 of n2 rounds count as different if the evidence
 
     n1 KL(p1, p) + n2 KL(p2, p) - log(4 sqrt(n1 n2)) with p = (n1 p1 + n2 p2) / (n1 + n2)
 
-is at least log(comparisons / ERROR). It is a lower bound on the logarithm of a product of two mixtures of likelihood
-ratios (Krichevsky and Trofimov 1981), which is a martingale as rounds are added. So (Ville 1939) `ERROR` bounds the
-probability of a false report over all polls of a session, however long, and includes the profile's own error. Rounds of
-one text are correlated, so n is rounds / design effect, which follows from the profile's interval over prompts.
+is at least log(comparisons / ERROR). The evidence is a lower bound on the logarithm of a product of two mixtures of
+likelihood ratios (Krichevsky and Trofimov 1981). If the shares are equal, this product is a martingale as rounds are
+added. So (Ville 1939) `ERROR` bounds the probability of a false report over all polls of a session, however long, with
+the sampling error of the profile included. Rounds of one text are correlated, so n is the number of rounds / design
+effect, which follows from the profile's interval over prompts.
 """
 
 import math
@@ -23,33 +24,34 @@ from dynatui.servers.attach.events import Cause, Finding, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
 
 ERROR = 0.01
-"""Largest probability that a session reports a server although it keeps its promise."""
+"""Largest probability that a session reports a difference from the promise although there is none."""
 ROUNDS = 100
-"""Least number of rounds for a verdict."""
+"""Least number of rounds for any finding except `off`."""
 UNPROMISED_ROUNDS = 300
-"""Least number of rounds for a verdict without a promise."""
+"""Least number of rounds for a finding about acceptance without a promise."""
 TOKENS = 200
-"""Generated tokens without any draft from which speculation counts as off."""
+"""Speculation counts as off if the server has generated at least this many tokens without any draft."""
 UNKNOWN_EFFECT = 10.0
 """Design effect if no profile determines it."""
 NOTHING, LITTLE = 0.05, 0.1
-"""A draft is broken if its acceptance at position 1 is below `NOTHING`, or below `LITTLE` of the promise."""
+"""A draft is broken if its acceptance at position 1 is below `NOTHING`, or below `LITTLE` * promised acceptance."""
 RIGHT, MISWIRED = 0.7, 0.2
-"""Share of the promised acceptance at position 1 from which the first token counts as right, and share of the promised
-conditional acceptance at position 2 below which later tokens count as failed.
-"""
+"""A draft is miswired if its acceptance at position 1 is at least `RIGHT` * promise, but its conditional acceptance at
+position 2 is below `MISWIRED` * promise."""
 USUAL = 0.5, 0.25
 """Acceptance at positions 1 and 2 that is expected without a promise."""
 MORE = 0.5
-"""Drafted tokens per round beyond the advised number at a load that are reported."""
+"""A load is reported if its rounds draft on average more than this number of tokens above the advised number."""
 FULL, CUT_SHORT = 0.98, 0.8
-"""Share of K from which promised drafts have a fixed length; share of this length below which drafts are cut short."""
+"""Promised drafts count as all of one length if they have at least `FULL` * K tokens on average; drafts count as cut
+short if they have fewer than `CUT_SHORT` * expected tokens on average."""
 FALL, GROWTH, SAME_LOAD = 0.1, 1.2, 1.5
-"""Least relative fall of L-bar, and growth of the KV cache per request, to report; largest ratio of equal loads."""
+"""Least reported fall of L-bar, as a share; least growth factor of the KV cache per request to explain it by longer
+texts; largest ratio of two loads that count as equal."""
 LOOP, FAR_ABOVE = 0.97, 0.05
-"""Acceptance at the last position from which texts count as repeating, if it exceeds the promise by `FAR_ABOVE`."""
+"""Texts count as repeating if acceptance at the last position is at least `LOOP` and at least promise + `FAR_ABOVE`."""
 POLLS, SLOWER = 20, 0.97
-"""Least number of readings of step times, and speed-up below which speculation is called slow."""
+"""Least number of step times for a comparison of speeds, and speed-up below which speculation counts as slow."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class Seen:
 
     @property
     def k(self) -> int | None:
-        """Most tokens that a round drafts; if the server does not report it, the advised number."""
+        """Largest number of tokens that a round drafts; if the server does not report it, the advised number."""
         return self.course.k or self.advised
 
     @property
@@ -86,7 +88,7 @@ class Seen:
 
     @property
     def evidence(self) -> float:
-        """Least evidence (see the module) that two shares differ."""
+        """Evidence (see the module) from which two shares count as different."""
         comparisons = 3 + (self.k or len(self.life.accepted_at))
         return math.log(comparisons / ERROR)
 
@@ -97,7 +99,7 @@ class Seen:
 
     @property
     def expected_draft(self) -> float | None:
-        """Promised mean tokens of a draft, at most the advised number at each observed load; None if lengths vary."""
+        """Promised mean length of drafts, limited by the advised number at any observed load; None if lengths vary."""
         if self.chain is None or self.promise is None or self.varies:
             return None
         advised = (self.advised_at(span.timed_running) for span in self.course.by_load.values())
@@ -108,9 +110,8 @@ class Seen:
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
     def compared(self, position: int) -> tuple[float, float]:
-        """(acceptance at a position, from 0, as the profile counts it; number of rounds, 0 if acceptance is unknown).
-
-        If drafts are cut short, the acceptance is the largest one that the counts permit.
+        """(acceptance at a position, counted as in the profile; its number of rounds), (0, 0) if unknown; positions are
+        counted from 0. If drafts are cut short, the acceptance is the largest one that the counts permit.
         """
         if position >= len(self.life.accepted_at):
             return 0.0, 0.0
@@ -138,7 +139,7 @@ class Seen:
         return within and self.surely_below(*self.compared(position), self.rates[position])
 
     def fell(self, before: Span, after: Span, windows: int = 1) -> bool:
-        """Whether L-bar fell significantly, and by `FALL` or more; `windows`: number of such comparisons so far."""
+        """Whether L-bar fell by at least `FALL`, and significantly; `windows`: number of such comparisons so far."""
         if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
             return False
         most = max(1.0, before.drafted_per_round, after.drafted_per_round, self.k or 1)
@@ -248,7 +249,7 @@ def _context(seen: Seen) -> Evidence:
 
 
 def _slow(seen: Seen) -> Evidence:
-    """Compares step times at the loads that the recording without drafts has too."""
+    """Compares step times at the loads for which step times without drafts are known (`Promise.plain`)."""
     if seen.promise is None or seen.below(0):
         return None
     plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
@@ -267,7 +268,7 @@ def _slow(seen: Seen) -> Evidence:
 
 
 def _squared_error(span: Span) -> float:
-    """Variance of the sum of the logarithms, as if readings were independent."""
+    """Variance of the sum of the logarithms of step times (`Span.log_s`), as if readings were independent."""
     return max(0.0, span.squared - span.log_s**2 / span.timed) * span.timed / max(1, span.timed - 1)
 
 
@@ -303,7 +304,7 @@ def _below(seen: Seen) -> Evidence:
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
-    """Other drafts of the profile whose promise the server's acceptance does not contradict."""
+    """Other drafts of the profile whose predicted acceptance does not differ significantly from the server's."""
     rates, rounds = seen.life.rates, seen.life.rounds
     for name, chains in promise.drafts.items():
         chain = chains[min(len(rates), len(chains)) - 1]
@@ -398,7 +399,9 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
 
 
 def unchecked(seen: Seen | None, reason: str) -> Finding | None:
-    """Finding that, and why, the promise could not be checked; None if it could. `reason`: why no page was read."""
+    """A finding with the reason why the promise could not be checked; None if it could. `reason`: why no metrics page
+    was read.
+    """
     if seen is None:
         because, remedy = reason or "no page of metrics was read", "check the address and that the server runs"
     elif seen.life.rounds < ROUNDS:

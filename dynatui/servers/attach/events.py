@@ -1,4 +1,4 @@
-"""Events of a watched server, one JSON object per line, printed and recorded; what a server does not report is null."""
+"""Events of a watched server, one JSON object per line, printed and recorded; unreported figures are null."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -35,21 +35,21 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
     started_at: Name
     """UTC, in ISO 8601."""
     url: Name
-    """Without the query, which may contain a secret."""
+    """URL of the server, without the query, which may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
 
 
 class PromisedChain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A profile's prediction for rounds that draft at most K tokens, counted as servers count."""
+    """A profile's prediction for rounds that draft at most K tokens, in the counts that servers report."""
 
     rates: Rates
     """Acceptance at positions 1 to K: the share of drafts whose tokens up to the position are all accepted."""
     rounds: Figure
     """Number of independent rounds that would give intervals as wide as those over the profile's prompts."""
     design_effect: Annotated[float, Meta(ge=1, le=LARGEST)]
-    """Measured rounds / `rounds`: above 1, since rounds of one prompt are correlated."""
+    """Measured rounds / `rounds`; 1 if rounds of one prompt are independent, larger if they are correlated."""
     drafted: Figure
-    """Mean tokens of a draft."""
+    """Mean number of tokens of a draft."""
 
 
 Chains: TypeAlias = Annotated[tuple[PromisedChain, ...], Meta(min_length=1, max_length=LONGEST_CHAIN)]
@@ -57,14 +57,14 @@ Chains: TypeAlias = Annotated[tuple[PromisedChain, ...], Meta(min_length=1, max_
 
 
 class Promise(Base, tag="promise", frozen=True, kw_only=True):
-    """What the server is compared with, from a profile of prompts."""
+    """The prediction from a profile of prompts with which the server is compared."""
 
     t: Seconds
     profile: Name
-    """The file's name."""
+    """Name of the profile's file."""
     draft: Name
     drafts: Annotated[dict[Name, Chains], Meta(min_length=1, max_length=MOST_DRAFTS)]
-    """All drafts of the profile, `draft` among them."""
+    """All drafts of the profile, including the deployed `draft`."""
     advised: Annotated[tuple[tuple[Count, Count, Count], ...], Meta(max_length=MOST_POINTS)] = ()
     """(least, most running requests, K), ascending; empty if unknown. K is 0 where no draft pays."""
     plain: Annotated[tuple[StepPoint, ...], Meta(max_length=MOST_POINTS)] = ()
@@ -77,7 +77,7 @@ class Promise(Base, tag="promise", frozen=True, kw_only=True):
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
-    """The watched server; repeated when its kind or models change."""
+    """The watched server; the event is repeated when the kind, URL or models change."""
 
     t: Seconds
     """Seconds since the start of the session, as in all events below."""
@@ -101,18 +101,18 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Block efficiency L-bar, including the target's own token."""
     acceptance_rate: Share | None = None
     acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
-    """Share of the rounds in which the token at a position was accepted."""
+    """Accepted / drafted tokens at each position; accepted tokens / rounds if `drafted_by_position` is empty."""
     accepted_by_position: ByPosition = ()
     drafted_by_position: ByPosition = ()
-    """Empty if the server does not report it."""
+    """Empty if the server does not report these counts."""
     drafted_per_second: Figure | None = None
     accepted_per_second: Figure | None = None
     tokens_per_second: Figure | None = None
     engine_steps: Count | None = None
     token_latency_s: Figure | None = None
-    """Mean time from one token of a request to its next."""
+    """Mean time from one token of a request to the next."""
     step_s: Figure | None = None
-    """Mean time from one output of a request to its next: of a round, or of a step without a draft."""
+    """Mean time from one output of a request to the next, which is the time of a round or of a step without a draft."""
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -129,13 +129,13 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Load when the page was read, over all engines on the page."""
+    """Load when the metrics page was read, over all engines on the page."""
 
     running: Figure | None = None
-    """Requests that are being decoded."""
+    """Number of requests that are being decoded."""
     waiting: Figure | None = None
     cache_usage: Share | None = None
-    """Share of the KV cache that is in use, the mean over the engines."""
+    """Share of the KV cache in use, averaged over the engines."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -154,13 +154,13 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
     t: Seconds
     restarted: bool = False
     interval: Figures
-    """Figures since the previous page; 0 seconds for the first page."""
+    """Figures since the previous reading; the first reading covers 0 seconds."""
     session: Figures
-    """Figures since the first page."""
+    """Figures since the first reading."""
     drafting: Drafting | None = None
     load: Load | None = None
     wasted: Wasted | None = None
-    """None if drafts are accepted, or if the number of rounds is unknown."""
+    """None if drafts are not wasted, or if this is unknown."""
 
 
 class Gap(Base, tag="gap", frozen=True, kw_only=True):
@@ -174,20 +174,20 @@ Cause: TypeAlias = Literal[
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A fault that `dynatui.servers.attach.diagnosis` finds."""
+    """A fault found by `dynatui.servers.attach.diagnosis`."""
 
     cause: Cause
     claim: Text
-    """The fault, with its evidence."""
+    """Description of the fault, with the figures that show it."""
     remedy: Text
 
 
 class Findings(Base, tag="findings", frozen=True, kw_only=True):
-    """All present findings; repeated when the causes change, and at the end if there is a promise."""
+    """All present findings; the event is repeated when causes change, and at the end if there is a promise."""
 
     t: Seconds
     kept: bool | None
-    """Whether the promise is kept; None without a promise."""
+    """Whether nothing is found; None without a promise, or if the promise could not be checked."""
     findings: Annotated[tuple[Finding, ...], Meta(max_length=MOST_POINTS)]
 
 

@@ -1,4 +1,4 @@
-"""Derives the promise for a watched server from a profile of prompts, in the counts of servers."""
+"""Derives from a profile of prompts the figures that a watched server is predicted to report (the promise)."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ from dynatui.servers.load import medians
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
-"""Half the width of an interval in standard errors."""
+"""Half the width of a confidence interval, in standard errors."""
 _ANY_LOAD = 2**32
 LOADS = (1, 64)
-"""Least and largest number of running requests in dynatui advise by default."""
+"""Default least and largest number of running requests in `dynatui advise`."""
 _BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -39,11 +39,11 @@ def promises(
     plain: Iterable[StepPoint],
     p_min: float | None = None,
 ) -> Callable[[Kind, float], Promise]:
-    """A function (kind of server, seconds since the start) -> promise.
+    """Returns a function (kind of server, seconds since the start) -> promise.
 
-    `draft` is the deployed draft, by default the only draft of the profile; `advised` follows by default from the costs
-    in the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft, or its
-    acceptance with `p_min`, is unknown.
+    `draft` is the deployed draft (None: the only draft of the profile), `advised` the deployed numbers of drafted
+    tokens (None: those that the profile's costs suggest), `plain` step times of the server without drafts. Raises
+    ConfigError if the draft, or its acceptance with `p_min`, is unknown.
     """
     names = list(profile.drafts)[:MOST_DRAFTS]
     listed = ", ".join(map(shortened, names))
@@ -75,8 +75,8 @@ def promises(
 
 
 def _advised(profile: Profile, kind: Kind) -> Advised:
-    """What dynatui advise advises without further options; empty without costs, for other engines, or if no draft
-    pays.
+    """The default advice of `dynatui advise`; empty if costs are unknown, if no advice exists for this kind of server,
+    or if no draft pays.
     """
     engine = next((each for each in ENGINES.values() if each.title == kind.title), None)
     if engine is None or profile.costs is None:
@@ -91,7 +91,7 @@ def _advised(profile: Profile, kind: Kind) -> Advised:
 
 
 def schedule(text: str) -> Advised:
-    """Parses a text such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
+    """Parses drafted tokens by running requests, such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
     bands = list[tuple[int, int, int]]()
     for part in text.split(","):
         match = _BAND.fullmatch(part.strip())
@@ -105,8 +105,8 @@ def schedule(text: str) -> Advised:
 
 
 def promised_chain(chain: Chain) -> PromisedChain:
-    """Servers do not count rounds without a draft. The design effect is the variance of L-bar over prompts, divided by
-    the variance for the same number of independent rounds.
+    """The promise without rounds that draft nothing, which servers do not count. The design effect is the variance of
+    L-bar over prompts, divided by the variance for the same number of independent rounds.
     """
     rates, rounds = chain.of_drafts, chain.rounds * chain.drafting
     spread = sum((2 * place - 1) * rate for place, rate in enumerate(rates, 1)) - sum(rates) ** 2
@@ -124,8 +124,8 @@ def promised_chain(chain: Chain) -> PromisedChain:
 
 
 def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ...]:
-    """Promises for chains of 1, 2, ... tokens, which with `p_min` end before a less probable token. For chains shorter
-    than those measured with `p_min`, `drafted` is a lower bound.
+    """Promises for chains of 1, 2, ... tokens; with `p_min`, chains end before a less probable token, and `drafted` is
+    a lower bound for chains shorter than the measured ones.
     """
     chains = [promised_chain(draft.at(k)) for k in range(1, draft.longest + 1)]
     stopped = next((each for each in draft.confidence if each.p_min == p_min), None)

@@ -13,28 +13,28 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.errors import first_line, quoted
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Sorted by name."""
+"""(name, value) of each label, sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""Series by the metric's name without `_total`, which only some exporters append."""
+"""Name of a metric -> its series. Names lack the suffix `_total`, which only some exporters append."""
 
 LARGEST = 2**53
 """A float represents every integer up to here exactly."""
 MOST_LINES = 20_000
-"""Parsing more would take too long for one poll."""
+"""Largest number of lines to parse; more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Lines at the start of a page whose format is checked."""
+"""Number of lines at the start of a page whose format is checked."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
 """Exceptions that the parser raises for a malformed line."""
 
 
 class PageError(Exception):
-    """The message is one line: the reason and the remedy."""
+    """A metrics page cannot be read; the message is one line with the reason and the remedy."""
 
 
 class NotMetricsError(PageError):
-    """The page has no metrics; the metrics page may have another URL."""
+    """The page has no readable metrics; the server's metrics page may have another URL."""
 
 
 def lines_of(text: str) -> Sequence[str]:
@@ -54,8 +54,8 @@ def lines_of(text: str) -> Sequence[str]:
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
     """The series whose names begin with an entry of `counters` or `gauges`.
 
-    Ignores creation times, values that cannot be counts, and counters that the page declares as gauges. Raises a
-    NotMetricsError for a malformed line, or more than `MOST_LINES` lines.
+    Ignores creation times, values outside 0 to `LARGEST`, and counters that the page declares as gauges. Raises a
+    NotMetricsError for a malformed line, or for more than `MOST_LINES` lines to parse.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))

@@ -1,4 +1,4 @@
-"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted."""
+"""Computes figures of a server from increases of its counters or from its gauges, and whether its drafts are wasted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -20,14 +20,14 @@ class Counts:
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """Counts by draft position; empty if not reported."""
     drafted_at: tuple[int, ...] = ()
+    """`accepted_at` and `drafted_at`: counts by draft position; empty if not reported."""
     engine_steps: int | None = None
     latency_s: float | None = None
     timed: int | None = None
-    """Tokens that `latency_s` timed."""
+    """Number of tokens whose times `latency_s` sums."""
     outputs: int | None = None
-    """Outputs of requests, of one or several tokens each, that `latency_s` timed."""
+    """Number of outputs of requests (one or several tokens each) whose times `latency_s` sums."""
 
     def plus(self, other: "Counts") -> "Counts":
         """Sums; a count that is None in one interval is taken from the other interval."""
@@ -35,7 +35,7 @@ class Counts:
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
-    """Whether any counter fell."""
+    """Whether any counter has decreased, as a restart of the server sets it to 0."""
     pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
     return any(value < earlier[labels] for earlier, now in pairs for labels, value in now.items() if labels in earlier)
 
@@ -69,16 +69,15 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Latest value of every series; a series missing from `after`, such as that of a replica, keeps its value.
-
-    When a metric has a new series, all its missing series are dropped, so that the memory stays bounded.
+    """Latest value of every series. A series missing from `after`, as of a stopped replica, keeps its value. But if its
+    metric gets a new series, all missing series of the metric are dropped, so that the memory stays bounded.
     """
     pairs = {name: (before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
     return {name: now if now.keys() - old.keys() else {**old, **now} for name, (old, now) in pairs.items()}
 
 
 def increase(before: Series, after: Series) -> float:
-    """New series are taken to continue the series that disappeared, so that the two sums are compared."""
+    """Increase of a counter. New series are assumed to continue those that disappeared, so their sums are compared."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)
     added = sum(value for labels, value in after.items() if labels not in before)
@@ -149,7 +148,7 @@ def _load(kind: Kind, page: Page) -> Load | None:
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """`steps` and `draft_tokens` are known only if all engines have the same value; other gauges are means."""
+    """`steps` and `draft_tokens` are known only if all engines have the same value; others are means over engines."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -177,7 +176,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
 
 
 def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
-    """Value of each engine: the maximum over its processes."""
+    """Value of each engine, the maximum over its processes."""
     engines = dict[Labels, float]()
     for labels, value in gauge.items():
         engine = tuple(label for label in labels if label[0] not in kind.ranks)
@@ -186,7 +185,7 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """A gauge at the interval's end is used in place of a counter for the same figure."""
+    """Figures of an interval; a gauge in `now`, read at the interval's end, takes precedence over counts."""
     gauges = now or Gauges()
     length = _ratio(counts.generated, counts.drafts) if kind.rounds_generate else round_length(kind, counts)
     drafted_at = counts.drafted_at or (counts.drafts,) * len(counts.accepted_at)
@@ -215,13 +214,13 @@ def round_length(kind: Kind, counts: Counts) -> float | None:
 
 
 def length(accepted: float | None, drafts: float | None) -> float | None:
-    """L-bar: accepted tokens per round, plus the target's own."""
+    """L-bar: accepted tokens per round, plus the target's own token."""
     more = _ratio(accepted, drafts)
     return None if more is None else min(LARGEST, 1 + more)
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """A ratio of at most 1, which counters that change while a page is read may exceed."""
+    """`part` / `whole`, limited to 1, which counters may exceed if they change while the metrics page is written."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 
@@ -239,30 +238,30 @@ def _first_known(first: float | None, second: float | None) -> float | None:
 
 
 ROUNDS, SECONDS = 100, 10.0
-"""A batch of intervals is judged once it has so many rounds and seconds."""
+"""A batch of intervals is judged once it has at least this many rounds and seconds."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
-"""Tokens per round below which drafts become wasted, and from which they can stop being so. A round takes at least a
-pass of plain decoding and its drafting, so the speed-up is below the tokens per round."""
+"""Drafts become wasted below `WASTED_BELOW` tokens per round, and remain so below `PAYING_FROM`. A round takes at least
+as long as a plain pass and its drafting, so the speed-up is below the tokens per round."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""The same by acceptance rate, if tokens per round are also below `LONG_BELOW` or `LONG_FROM`."""
+"""Drafts also become wasted at an acceptance rate below `REJECTED_BELOW` with tokens per round below `LONG_BELOW`, and
+remain so at a rate below `ACCEPTED_FROM` with tokens per round below `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
-"""At a rate below `REJECTED_BELOW`, a round reaches `LONG_BELOW` only with more than seven drafted tokens; below
-`ACCEPTED_FROM`, it reaches `LONG_FROM` only with more than eight."""
+"""More tokens per round need over seven drafted tokens at the rate `REJECTED_BELOW`, over eight at `ACCEPTED_FROM`."""
 
 
 @dataclass(frozen=True)
 class Judgement:
     lot: Counts = field(default_factory=Counts)
-    """Counts of the incomplete batch."""
+    """Counts of the incomplete batch of intervals."""
     begun: float | None = None
-    """Start of the incomplete batch; None while it is empty."""
+    """Start of the incomplete batch; None while the batch is empty."""
     wasted: Counts | None = None
-    """Counts since drafts became wasted; None if they are not."""
+    """Counts since drafts became wasted; None if drafts are not wasted."""
     since: float = 0.0
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The verdict after an interval from `begun` to `t`; it stays if the interval has no drafts or unknown counts."""
+    """The verdict after an interval from `begun` to `t`; unchanged if the interval has no drafts or unknown counts."""
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)

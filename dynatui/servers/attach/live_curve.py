@@ -1,4 +1,4 @@
-"""Speed-up by number of running requests, from the step times of a watched server and its promise."""
+"""Speed-up by number of running requests, from step times of a watched server and acceptance predicted by a profile."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -15,8 +15,8 @@ _LEAST_STREAMS, _MOST_STREAMS = 8, 1024
 
 
 def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> LoadCurve | None:
-    """The curve with the advised numbers of drafted tokens, or, if these are unknown, the fastest; None until step
-    times with two different numbers of drafted tokens are known.
+    """The speed-up with the advised numbers of drafted tokens or, if they are unknown, with the fastest number at each
+    load. None until step times with two different numbers of drafted tokens are known.
     """
     points = tuple(
         StepPoint(running=span.timed_running, k=span.drafted_per_round, step_s=span.step_s, steps=span.timed)

@@ -1,4 +1,4 @@
-"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer."""
+"""Sends one request to a server's OpenAI-compatible API, and reads the figures of speculation in the response."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -119,7 +119,7 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
 
 
 def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
-    """Sends the request; the caller sets the time of the event."""
+    """Sends the request and returns the answer; the caller sets the answer's time `t`."""
     began, model = clock(), ""
     try:
         model = model_of(ask(f"{base}/v1/models", None))
@@ -131,7 +131,7 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; both empty if not reported or impossible."""
+    """Drafted and accepted tokens of each round; both lists are empty if the counts are not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     possible = (0 <= some <= all_ <= LARGEST // MOST_ROUNDS for some, all_ in zip(accepted, drafted, strict=False))
     return (drafted, accepted) if len(drafted) == len(accepted) <= MOST_ROUNDS and all(possible) else ([], [])

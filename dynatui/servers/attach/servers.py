@@ -1,6 +1,6 @@
 """Supported servers: the names of their metrics, without `_total`, and the option that enables their metrics page.
 
-A page may have the names under another prefix, with underscores for colons, such as Ray Serve's `ray_vllm_...`.
+A metrics page may use another prefix, with underscores for colons, such as Ray Serve's `ray_vllm_...`.
 """
 
 import re
@@ -11,7 +11,7 @@ from functools import cache
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Names of counters whose sum is one count."""
+"""Names of counters, which are added to give one count."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Kind:
     prefix: str
     generated: Names
     drafts: Names = ()
-    """Counters of rounds; empty if the first position of `drafted_at` counts them."""
+    """Counters of rounds; empty if rounds are counted by the first position of `drafted_at`."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
@@ -42,15 +42,15 @@ class Kind:
     cache: str = ""
     """Gauge of the share of the KV cache that is in use."""
     engine_steps: Names = ()
-    """Counters of the engine's steps, whatever number of requests each step serves."""
+    """Counters of the engine's steps; a step for several requests counts once."""
     latency: str = ""
-    """Counter of the seconds that `timed` tokens took, summed over concurrent requests."""
+    """Counter of the seconds between tokens, summed over all requests."""
     timed: Names = ()
-    """Counters of the tokens that `latency` timed; empty if `generated` counts these tokens."""
+    """Counters of the tokens whose times `latency` sums; empty if `generated` counts these tokens."""
     outputs: Names = ()
-    """Counters of the outputs of requests, of one or several tokens each, that `latency` timed."""
+    """Counters of the outputs of requests (one or several tokens each) whose times `latency` sums."""
     steps: str = ""
-    """Gauge of draft passes per round; like the next three gauges, 0 before the first round."""
+    """Gauge of draft passes per round. This and the next three gauges are 0 before the first round."""
     draft_tokens: str = ""
     """Gauge of positions verified per round, including that of the target's own token."""
     cap_length: str = ""
@@ -60,10 +60,10 @@ class Kind:
     ranks: Names = ()
     """Labels of the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
-    """Whether all tokens come from counted rounds: L-bar is then generated tokens / rounds, and every token except one
-    per round was drafted."""
+    """Whether all generated tokens come from counted rounds: then L-bar is generated tokens / rounds, and all but one
+    token per round were drafted."""
     page: str = ""
-    """What enables the metrics page, if it is off by default."""
+    """Option that enables the metrics page; empty if the page is on by default."""
     model: str = ""
     """Label of the model's name."""
     speculation: str = ""
@@ -192,7 +192,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
-    """The first kind with metrics of speculation on a page, else with any metrics; and the page in its own names."""
+    """The kind of server whose metrics a page has, if possible with metrics of speculation; the page in its names."""
     pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
     present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
     return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
@@ -207,7 +207,7 @@ def _beginnings(kind: Kind) -> Names:
 
 
 def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
-    """The page in the kind's names. Of several foreign prefixes only the most frequent counts; others repeat it."""
+    """The page in the kind's names. Of several other prefixes, only the most frequent is replaced: others repeat it."""
     if _has(lines, _beginnings(kind)):
         return lines
     word, pattern = kind.prefix[:-1], _other_names(kind)

@@ -1,4 +1,4 @@
-"""Watches a server: turns each poll of its page, also a failed poll, into events; network and clock are parameters."""
+"""Turns each poll of a server's metrics page, including failed polls, into events; network and clock are arguments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class History:
         self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
-        """The events of a page read at `t` seconds; raises a NotMetricsError if the page is malformed."""
+        """The events of a metrics page read at `t` seconds; raises a NotMetricsError if the page is malformed."""
         page = parsed(lines, kind.counters, kind.gauges)
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
@@ -89,7 +89,7 @@ class Polling:
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """None: the session ends only when interrupted."""
+    """Number of polls; None: the session ends only when interrupted."""
 
 
 def watch(
@@ -103,7 +103,7 @@ def watch(
     """The events of a watched server.
 
     `page` returns the text at a URL or raises a PageError, `pause` waits and returns whether to stop, `answers` returns
-    the requests and answers since its last call, and `waiting` whether polling goes on beyond the number of polls.
+    the requests and answers since its last call, and `waiting` returns whether to continue after `plan.polls` polls.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -128,9 +128,9 @@ def watch(
 
 
 def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
-    """URL, kind and lines of the first page with metrics of a supported server, in the kind's own names.
+    """(URL, kind of server, lines in the kind's own names) of the first page with metrics of a supported server.
 
-    Raises PageError if the server cannot be reached, NotMetricsError about the first page if none has such metrics.
+    Raises PageError if the server cannot be reached, the NotMetricsError of the first URL if none has such metrics.
     """
     faults = list[PageError]()
     titles = ", ".join(kind.title for kind in KINDS.values())

@@ -1,1 +1,1 @@
-"""The advised options of drafting for each engine, as text to paste: one module per engine, listed in `table`."""
+"""The advised drafting options as text to paste, with one module for each engine; `table` lists the engines."""

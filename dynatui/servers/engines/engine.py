@@ -1,4 +1,4 @@
-"""Types of a deployment, and of the functions with which an engine turns it into commands. Knows no engine."""
+"""Types of a deployment and of an engine, which turns a deployment into commands. Independent of individual engines."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ Rule: TypeAlias = Literal["greedy", "probabilistic"]
 class Band(msgspec.Struct, frozen=True):
     first: int
     last: int
-    """`first` and `last`: numbers of running requests, both included."""
+    """`first` and `last` are the ends of the band, in running requests; both are included."""
     k: int
     """Drafted tokens per round; 0: no drafts."""
 
@@ -35,15 +35,15 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: DraftKind
     levels_at_once: int = 1
     k: int
-    """The largest number of drafted tokens."""
+    """The largest number of drafted tokens per round."""
     bands: tuple[Band, ...] = ()
-    """By load, from 1 running request on; empty if the engine drafts the same number at every load."""
+    """Drafted tokens by load, from 1 running request on; empty if the engine drafts `k` tokens at every load."""
     most: int
     """Largest number of running requests."""
     survival: tuple[float, ...]
     """Survival rates of chains of `k` tokens."""
     length: float
-    """Promised mean tokens per round with chains of `k` tokens."""
+    """Predicted mean tokens per round with chains of `k` tokens."""
     rule: Rule = "greedy"
     p_min: float | None = None
     """Least draft probability with which a token is drafted."""
@@ -62,20 +62,20 @@ class Engine:
     version: str
     """Version of the engine whose option names are printed."""
     kinds: Mapping[DraftKind, str]
-    """The engine's names of the kinds of drafts that it supports."""
+    """Supported kinds of drafts -> the engine's names of these kinds."""
     baseline: Callable[[str, int], str]
-    """(target, largest number of running requests) -> command without drafts, as the baseline of measurements."""
+    """(target, largest number of running requests) -> command of a server without drafts, to measure against."""
     speculative: Callable[[Deployment], Paste]
     synthetic: Callable[[Deployment], str | None]
-    """Command of a server that accepts drafted tokens at random, as often as promised, whatever the prompts, to measure
-    the speed at this acceptance. None if the engine has no such option.
+    """Command of a server that accepts drafted tokens at random with the predicted rates, whatever the prompts, so that
+    its speed at this acceptance can be measured. None if the engine has no such option.
     """
     rules: tuple[Rule, ...] = ("greedy",)
     by_load: frozenset[DraftKind] = frozenset()
     """Kinds of drafts whose length may depend on the number of running requests."""
     trees: frozenset[DraftKind] = frozenset()
     stops: frozenset[DraftKind] = frozenset()
-    """Kinds of drafts that may end before an improbable token."""
+    """Kinds of drafts that the engine can end before an improbable token."""
     batches: bool = True
     """Whether the engine decodes several requests together while drafting."""
 
@@ -87,9 +87,9 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     advised: Paste | None = None
     synthetic: str | None = None
     tree: Paste | None = None
-    """A tree to try instead, if one may be faster."""
+    """Options of a tree to try instead; None if no tree may be faster."""
     stopped: Paste | None = None
-    """Drafts that end before improbable tokens, if that is faster."""
+    """Options of drafts that end before improbable tokens; None if these are not faster."""
 
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Title and text of each block to paste."""
@@ -124,12 +124,12 @@ def commands(
 
 
 def shell(*lines: Sequence[str]) -> str:
-    """One command, a line for each group of words."""
+    """One shell command, with one line for each group of words."""
     return " \\\n  ".join(shlex.join(line) for line in lines if line)
 
 
 def check(profile: str, deployment: Deployment, *, named: bool) -> str:
-    """The command that compares a server with the profile; `named` if the profile has several drafts."""
+    """The command that compares a server with the profile; `named`: whether the profile has several drafts."""
     drafts = ",".join(f"{band.first}-{band.last}:{band.k}" for band in deployment.bands) or str(deployment.k)
     return shell(
         ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
@@ -140,10 +140,8 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
 
 
 def written(name: str, content: str) -> str:
-    """A command that writes a file."""
     return f"cat > {name} <<'END'\n{content}\nEND\n"
 
 
 def rates(survival: Sequence[float]) -> list[float]:
-    """Rounded survival rates, which never increase."""
     return [round(rate, 4) for rate in survival]

@@ -22,7 +22,7 @@ def _serve(target: str, *options: str) -> str:
 
 
 def _schedule(bands: tuple[Band, ...]) -> dict[int, int] | None:
-    """Largest batch -> drafted tokens; batches above all keys draft none. None for one band, or if `k` increases."""
+    """Largest batch size -> drafted tokens; still larger batches draft none. None for one band, or if `k` increases."""
     drafting = [band for band in bands if band.k]
     if len(bands) < 2 or any(one.k < other.k for one, other in pairwise(bands)):
         return None

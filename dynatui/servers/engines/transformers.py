@@ -1,5 +1,5 @@
-"""Hugging Face transformers: arguments of `generate`, and the GenerationConfig of the assistant. Only the latter sets
-the number of drafted tokens: as an argument of `generate`, this number has no effect.
+"""Hugging Face transformers: arguments of `generate`, and the GenerationConfig of the assistant. The number of drafted
+tokens must be in this GenerationConfig: as an argument of `generate`, it has no effect.
 """
 
 from decoder.models.names import DraftKind, repository, revision
