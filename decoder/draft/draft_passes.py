@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.forward.best_tokens import ranked
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.protocol import Mask
-from decoder.forward.ranking import Best, Ranking
+from decoder.sampling.ranking import Best, Ranking
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
@@ -66,12 +67,12 @@ class Passes(ABC):
 
     def best_after_text(self, text: Sequence[int], ranking: Ranking) -> Best:
         """The best tokens by the logits of `after_text`."""
-        return ranking.of(self.after_text(text))
+        return ranked(self.after_text(text), ranking)
 
     def best_after_level(self, tree: TokenTree, nodes: Sequence[int], ranking: RankingAt) -> Best:
         """The best tokens by the logits of `after_level`."""
         logits, positions = self.after_level(tree, nodes)
-        return ranking(positions).of(logits)
+        return ranked(logits, ranking(positions))
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         """Called after the tree was reduced to `kept_nodes`: a node's new number is its index in `kept_nodes`."""
@@ -142,8 +143,8 @@ class DraftPasses(Passes):
 
     def best_after_level(self, tree: TokenTree, nodes: Sequence[int], ranking: RankingAt) -> Best:
         tokens, positions, visible = self._level(tree, nodes)
-        ranked = ranking([position + 1 for position in positions])
-        return self._fitted.best(self.cache, tokens, positions, visible, ranked)
+        following = [position + 1 for position in positions]
+        return self._fitted.best(self.cache, tokens, positions, visible, ranking(following))
 
     def _level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[list[int], list[int], Mask]:
         """Tokens, positions and mask of a pass over a level; reserves and records cache rows for the nodes."""

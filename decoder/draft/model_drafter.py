@@ -12,8 +12,9 @@ from torch import Tensor
 from decoder.draft.draft_passes import Passes
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.ranking import Best, Ranking
+from decoder.forward.best_tokens import ranked
 from decoder.sampling.noise import DraftProbabilities, Estimate
+from decoder.sampling.ranking import Best, Ranking
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
@@ -121,7 +122,7 @@ class ModelDrafter(LevelDrafter):
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
         logits, positions = self.passes.after_latest(text, latest)
-        guesses = _children(self._ranking(positions, growth).of(logits))
+        guesses = _children(ranked(logits, self._ranking(positions, growth)))
         return guesses, [*text[len(text) - len(guesses) + 1 :]]
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
@@ -151,7 +152,7 @@ def best_children(
     token with the lower id comes first. Tokens of probability 0 are left out; a row with NaN, plus infinity, or only
     such tokens has no children. `own`: children also have the draft's own log-probabilities.
     """
-    return _children(Ranking(count, estimate, own=own).of(logits))
+    return _children(ranked(logits, Ranking(count, estimate, own=own)))
 
 
 def _children(best: Best) -> list[Children]:

@@ -1,7 +1,4 @@
-"""The best next tokens of rows of logits, by estimates of the target's probabilities. Independent of trees."""
-
-from dataclasses import dataclass
-from typing import NamedTuple
+"""The best next tokens of rows of logits, chosen by the compiled library or by torch."""
 
 import numpy as np
 import torch
@@ -9,57 +6,31 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.compiled.library import BestTokens, best_tokens, in_rows, library, truncated_offsets
-from decoder.sampling.noise import Estimate
+from decoder.sampling.ranking import Best, Ranking
 from decoder.sampling.truncation import TRUNCATION_PENALTY
 
 
-class Best(NamedTuple):
-    """One list per row of logits, best token first. Log-probabilities are NaN if the row has NaN or plus infinity, or
-    no finite logit.
-    """
+def ranked(logits: Float[Tensor, "N V"], ranking: Ranking) -> Best:
+    if not logits.is_cpu or not (found := library()):
+        return _by_torch(logits, ranking)
+    rows, estimate = in_rows(logits), ranking.estimate
+    best = BestTokens(len(rows), min(ranking.count, rows.shape[1]), own=ranking.own)
+    best.ask(estimate)
+    if estimate and estimate.truncation:
+        best.set_offsets([*truncated_offsets(found, rows, estimate.offsets, estimate.truncation, TRUNCATION_PENALTY)])
+    best_tokens(found, rows, best)
+    return best.lists()
 
-    tokens: list[list[int]]
-    logprobs: list[list[float]]
-    own_logprobs: list[list[float]]
-    """Log-probabilities by the logits, without the estimate; empty lists if `Ranking.own` is false."""
 
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Request for the `count` best next tokens of each row. Log-probabilities are in float32; of equally probable
-    tokens, the one with the lower id comes first.
-    """
-
-    count: int
-    estimate: Estimate | None = None
-    own: bool = False
-
-    @property
-    def needs_logits(self) -> bool:
-        """Whether truncation must read the logits before the ranking, so that a compiled pass cannot do the ranking."""
-        return self.estimate is not None and self.estimate.truncation is not None
-
-    def of(self, logits: Float[Tensor, "N V"]) -> Best:
-        if not logits.is_cpu or not (found := library()):
-            return self._by_torch(logits)
-        rows = in_rows(logits)
-        best = BestTokens(len(rows), min(self.count, rows.shape[1]), own=self.own)
-        best.ask(self.estimate)
-        if self.estimate and self.estimate.truncation:
-            offsets = self.estimate.offsets
-            best.set_offsets([*truncated_offsets(found, rows, offsets, self.estimate.truncation, TRUNCATION_PENALTY)])
-        best_tokens(found, rows, best)
-        return Best(*best.lists())
-
-    def _by_torch(self, logits: Float[Tensor, "N V"]) -> Best:
-        scores = self.estimate.scores(logits) if self.estimate else logits
-        logprobs, count = scores.log_softmax(-1, torch.float32), min(self.count, logits.shape[-1])
-        on_cpu = logprobs.device.type == "cpu"
-        tokens, values = _best_on_cpu(logprobs, count) if on_cpu else _best_on_device(logprobs, count)
-        if not self.own:
-            return Best(tokens, values, [[] for _ in tokens])
-        own = logits.log_softmax(-1, torch.float32).gather(-1, torch.tensor(tokens).to(logprobs.device))
-        return Best(tokens, values, own.tolist())
+def _by_torch(logits: Float[Tensor, "N V"], ranking: Ranking) -> Best:
+    scores = ranking.estimate.scores(logits) if ranking.estimate else logits
+    logprobs, count = scores.log_softmax(-1, torch.float32), min(ranking.count, logits.shape[-1])
+    on_cpu = logprobs.device.type == "cpu"
+    tokens, values = _best_on_cpu(logprobs, count) if on_cpu else _best_on_device(logprobs, count)
+    if not ranking.own:
+        return Best(tokens, values, [[] for _ in tokens])
+    own = logits.log_softmax(-1, torch.float32).gather(-1, torch.tensor(tokens).to(logprobs.device))
+    return Best(tokens, values, own.tolist())
 
 
 def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
+from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
@@ -23,9 +24,9 @@ from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask, TensorParallelGroup
-from decoder.forward.ranking import Best, Ranking
 from decoder.forward.streaming import Streaming, key_rotation
 from decoder.forward.taps import LayerStates, Observed, tapped
+from decoder.sampling.ranking import Best, Ranking
 from decoder.system.deferred import imported
 
 AT_ONCE = 512
@@ -138,13 +139,16 @@ class LanguageModel:
         return self.runs_by.read(cache, tokens[last:])
 
     def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
-        """See `Forward.best`."""
-        return self.runs_by.best(cache, tokens, positions, visible, ranking)
+        """The best next tokens of each row, by the logits of `forward`."""
+        if isinstance(self.runs_by, CompiledModel) and not ranking.needs_logits:
+            return self.runs_by.best(cache, tokens, positions, visible, ranking)
+        return ranked(self.forward(cache, tokens, positions, visible), ranking)
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
-        if len(tokens) > AT_ONCE:
-            return ranking.of(self.read(cache, tokens)[None])
-        return self.runs_by.best_after(cache, tokens, ranking)
+        """The best next tokens by the logits of `read`, as a result with one row."""
+        if isinstance(self.runs_by, CompiledModel) and not ranking.needs_logits and len(tokens) <= AT_ONCE:
+            return self.runs_by.best_after(cache, tokens, ranking)
+        return ranked(self.read(cache, tokens)[None], ranking)
 
     def has_room(self, rows: int) -> bool:
         """Whether `rows` rows can be computed together after a text as long as the context."""
@@ -296,7 +300,7 @@ def fit(model: LanguageModel, width: int) -> Fit | None:
     return None if model.width == width else Fit(model.width, width, _read_instead(model))
 
 
-def fitted(model: LanguageModel, width: int) -> Forward:
+def fitted(model: LanguageModel, width: int) -> "LanguageModel | _Fitted":
     conversion = fit(model, width)
     return _Fitted(model, conversion) if conversion else model
 
@@ -320,3 +324,9 @@ class _Fitted(Forward):
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         return self.conversion.logits(self.model.read(cache, self.conversion.read(tokens)))
+
+    def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
+        return ranked(self.forward(cache, tokens, positions, visible), ranking)
+
+    def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
+        return ranked(self.read(cache, tokens)[None], ranking)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.ranking import Best, Ranking
 
 Ints = Sequence[int]
 Mask = NDArray[np.bool_]
@@ -33,14 +32,6 @@ class Forward(Protocol):
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
-
-    def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
-        """The best next tokens of each row, by the logits of `forward`."""
-        return ranking.of(self.forward(cache, tokens, positions, visible))
-
-    def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
-        """The best next tokens by the logits of `read`, as a result with one row."""
-        return ranking.of(self.read(cache, tokens)[None])
 
 
 class Wrapped(Forward):

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.sampling.noise import Estimate, Offsets
+from decoder.sampling.ranking import Best
 from decoder.sampling.settings import Sampling
 
 SOURCE = Path(__file__).with_name("passes.c")
@@ -194,13 +195,13 @@ class BestTokens:
             self._addresses[:] = [row.data_ptr() for row in offsets]
             self.struct.offsets = ctypes.addressof(self._addresses)
 
-    def lists(self) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
+    def lists(self) -> Best:
         """For each row: tokens, their log-probabilities by the scores, and (with `own`) by the logits. They are NaN if
         the scores of the row have NaN or plus infinity, or no finite number.
         """
         tokens, logprobs, own = [*self._tokens], [*self._logprobs], [*self._own]
         parts = [slice(at, at + self._count) for at in range(0, len(tokens), self._count)]
-        return [tokens[part] for part in parts], [logprobs[part] for part in parts], [own[part] for part in parts]
+        return Best([tokens[part] for part in parts], [logprobs[part] for part in parts], [own[part] for part in parts])
 
 
 def best_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], best: BestTokens) -> None:

@@ -22,8 +22,8 @@ from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_kinds import Windows
 from decoder.forward.protocol import Ints, Mask
-from decoder.forward.ranking import Best, Ranking
 from decoder.forward.taps import Native, Note
+from decoder.sampling.ranking import Best, Ranking
 
 
 @dataclass(eq=False)
@@ -233,6 +233,7 @@ class CompiledModel(Native):
         return logits[0]
 
     def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
+        """`LanguageModel.best` within the pass, for a ranking that does not need logits; `best_after` likewise."""
         return self._best(cache, tokens, positions, visible, 0, ranking)
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
@@ -252,18 +253,12 @@ class CompiledModel(Native):
     def _best(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int, ranking: Ranking
     ) -> Best:
-        """Ranks within the compiled pass if the ranking allows it, else from the returned logits."""
-        if ranking.needs_logits:
-            space, logits = self._logits(cache, tokens, positions, visible, first_logits)
-            best = ranking.of(logits)
-        else:
-            space, rows = self._space(), len(tokens) - first_logits
-            wanted = space.best_tokens(rows, min(ranking.count, self.vocabulary), own=ranking.own)
-            wanted.ask(ranking.estimate)
-            self._run(space, cache, tokens, positions, visible, first_logits, wanted)
-            best = Best(*wanted.lists())
+        space, rows = self._space(), len(tokens) - first_logits
+        best = space.best_tokens(rows, min(ranking.count, self.vocabulary), own=ranking.own)
+        best.ask(ranking.estimate)
+        self._run(space, cache, tokens, positions, visible, first_logits, best)
         self.spaces.append(space)
-        return best
+        return best.lists()
 
     def _logits(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int

@@ -119,24 +119,26 @@ class _InstrumentedModel:
         return Work(self.calls, self.rows, self.looks, self.scored)
 
     def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        start = time.perf_counter()
-        logits = self._model.forward(cache, tokens, *given)
-        self._count(cache, len(tokens), scored=len(tokens))
-        self.seconds += time.perf_counter() - start
-        return logits
+        return self._called(self._model.forward, cache, tokens, given, scored=len(tokens))
 
     def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        start = time.perf_counter()
-        logits = self._model.read(cache, tokens, *given)
-        self._count(cache, len(tokens), scored=1)
-        self.seconds += time.perf_counter() - start
-        return logits
+        return self._called(self._model.read, cache, tokens, given, scored=1)
 
-    def _count(self, cache: KvCache, rows: int, scored: int) -> None:
+    def best(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
+        return self._called(self._model.best, cache, tokens, given, scored=len(tokens))
+
+    def best_after(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
+        return self._called(self._model.best_after, cache, tokens, given, scored=1)
+
+    def _called(self, call: Callable[..., Any], cache: KvCache, tokens: Any, given: Sequence[Any], scored: int) -> Any:
+        start = time.perf_counter()
+        result = call(cache, tokens, *given)
         self.calls += 1
-        self.rows += rows
-        self.looks += rows * cache.rows
+        self.rows += len(tokens)
+        self.looks += len(tokens) * cache.rows
         self.scored += scored
+        self.seconds += time.perf_counter() - start
+        return result
 
 
 class InstrumentedEngine:

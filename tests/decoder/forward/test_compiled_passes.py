@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
@@ -34,8 +35,8 @@ from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
-from decoder.forward.ranking import Ranking
 from decoder.sampling.noise import Estimate
+from decoder.sampling.ranking import Ranking
 from decoder.sampling.settings import Sampling
 from tests.decoder.family_models import COMPILED, MODELS, made, native_of
 from tests.decoder.random_trees import Tree
@@ -130,17 +131,18 @@ def test_a_text_read_at_once_has_the_bits_of_one_read_token_by_token(name: str) 
 @EACH
 @pytest.mark.parametrize("truncating", [False, True])
 def test_a_pass_chooses_the_tokens_that_are_chosen_from_its_logits(name: str, *, truncating: bool) -> None:
-    model, tree = compiled(name), at_random(3, 9)
-    offsets = [*torch.randn(9, model.embedding.shape[0])]
+    compiled_form, tree = compiled(name), at_random(3, 9)
+    model = LanguageModel.of_module(made(name, torch.float32), name).with_forward(compiled_form)
+    offsets = [*torch.randn(9, compiled_form.vocabulary)]
     truncation = [Sampling(temperature=1.0, top_k=5)] * 9 if truncating else None
     for ranking in (Ranking(4), Ranking(2, Estimate([1.5] * 9, offsets, truncation), own=True), Ranking(2, own=True)):
-        expected = ranking.of(logits_of(model, tree))
+        expected = ranked(logits_of(compiled_form, tree), ranking)
         for _ in range(2):
-            cache = after_text(model)
+            cache = after_text(compiled_form)
             assert model.best(cache, tree.tokens, tree.positions, tree.visible, ranking) == expected
             assert cache.used == len(TEXT) + len(tree.tokens)
     read, apart, ranking = model.new_cache(len(TEXT)), model.new_cache(len(TEXT)), Ranking(3)
-    assert model.best_after(read, TEXT, ranking) == ranking.of(model.read(apart, TEXT)[None])
+    assert model.best_after(read, TEXT, ranking) == ranked(model.read(apart, TEXT)[None], ranking)
     assert read.length == read.used == len(TEXT)
     assert torch.equal(read.store, apart.store)
 
@@ -405,7 +407,7 @@ def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
         estimate = Estimate(factors, [*drawn_rows(data, OFFSETS, rows, width)])
     before, scores = logits.clone(), estimate.scores(logits)
     given_estimate = estimate if estimated else None
-    chosen = Ranking(count, given_estimate, own=True).of(logits)
+    chosen = ranked(logits, Ranking(count, given_estimate, own=True))
     for row, (tokens, logprobs, owns) in enumerate(zip(*chosen, strict=True)):
         if logits[row].isfinite().any():
             right, own = (each.log_softmax(-1)[tokens] for each in (scores[row], logits[row]))
@@ -418,7 +420,7 @@ def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
         else:
             assert all(map(math.isnan, logprobs))
     assert torch.equal(logits, before)
-    assert Ranking(count, given_estimate).of(logits).tokens == chosen.tokens
+    assert ranked(logits, Ranking(count, given_estimate)).tokens == chosen.tokens
 
 
 @given(width=st.integers(1, 70), rows=st.integers(1, 3), noisy=st.booleans(), data=st.data())
@@ -438,7 +440,7 @@ def test_a_row_with_a_number_that_is_none_has_no_logprobs_and_no_choice(strange:
     for place in (0, 20, 33):
         logits = torch.zeros(2, 34)
         logits[1, place] = strange
-        good, bad = Ranking(2).of(logits).logprobs
+        good, bad = ranked(logits, Ranking(2)).logprobs
         assert not any(map(math.isnan, good))
         assert all(map(math.isnan, bad))
         assert chosen_tokens(built(), logits) == [0, -1]
@@ -446,5 +448,5 @@ def test_a_row_with_a_number_that_is_none_has_no_logprobs_and_no_choice(strange:
 
 def test_rows_may_be_part_of_wider_rows() -> None:
     wide = torch.arange(40.0).reshape(2, 20)
-    assert Ranking(2).of(wide[:, :7]).tokens == [[6, 5], [6, 5]]
+    assert ranked(wide[:, :7], Ranking(2)).tokens == [[6, 5], [6, 5]]
     assert chosen_tokens(built(), wide[:, :7]) == [6, 6]

@@ -16,12 +16,13 @@ from decoder.draft.tree_size import loss_limit as credit
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
+from decoder.forward.best_tokens import ranked
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.protocol import Forward
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
+from decoder.sampling.ranking import Ranking
 from decoder.session import host as engine
 from decoder.system.device import Stopwatch
 from dynatui.lab.bench.shapes import with_random_draft
@@ -63,8 +64,6 @@ class Priced:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    best, best_after = Forward.best, Forward.best_after
-
     def forward(self, cache: Any, tokens: Any, *given: Any) -> Any:
         self._world.seconds += price(self._forward, len(tokens)) + self._world.stall * (len(tokens) > 1)
         return self._model.forward(cache, tokens, *given)
@@ -72,6 +71,12 @@ class Priced:
     def read(self, cache: Any, tokens: Any, *given: Any) -> Any:
         self._world.seconds += price(self._read, len(tokens))
         return self._model.read(cache, tokens, *given)
+
+    def best(self, cache: Any, tokens: Any, positions: Any, visible: Any, ranking: Ranking) -> Any:
+        return ranked(self.forward(cache, tokens, positions, visible), ranking)
+
+    def best_after(self, cache: Any, tokens: Any, ranking: Ranking) -> Any:
+        return ranked(self.read(cache, tokens)[None], ranking)
 
 
 @pytest.fixture
