@@ -63,7 +63,7 @@ WORDS: Mapping[Limit, Words] = {
         clause=(
             "the draft disagrees with the target: {right:.0%} of the {levels:.1f} levels drafted per round are accepted"
         ),
-        assumption="if every guess were accepted",
+        assumption="if all were accepted",
         line="{right:.0%} of {levels:.2g} drafted levels accepted",
         brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(

@@ -51,11 +51,11 @@ class AdaptiveTree(Rules):
     """Decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("tau_h", "τh", "draft at least this sure: fewest guesses", "probability",
+        KnobInfo("tau_h", "τh", "from this confidence on: fewest children", "probability",
                  lambda own: (min(own.tau_h, round(own.tau_l + KNOB_GAP, KNOB_DIGITS)), 1.0), 0.05, 0.2, keys="[]",
                  brief="sure from",
                  key_help="turn τh down or up: the least confidence at which a node gets the fewest children"),
-        KnobInfo("tau_l", "τl", "draft less sure than this: most guesses", "probability",
+        KnobInfo("tau_l", "τl", "below this confidence: most children", "probability",
                  lambda own: (min(own.tau_l, KNOB_GAP), max(own.tau_l, round(own.tau_h - KNOB_GAP, KNOB_DIGITS))),
                  0.05, 0.2, keys="{}", brief="unsure below",
                  key_help="turn τl down or up: the confidence below which a node gets the most children"),

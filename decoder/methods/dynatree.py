@@ -31,7 +31,7 @@ class DynaTree(AdaptiveTree):
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
         N_MAX,
-        KnobInfo("selection", "choice", "nodes kept: breadth-first, or most probable", "switch", lambda _: (0.0, 1.0),
+        KnobInfo("selection", "choice", "kept: breadth-first or most probable", "switch", lambda _: (0.0, 1.0),
         coarse=1, values={name: name for name in get_args(Selection)}),
     )  # fmt: skip
 

@@ -28,7 +28,7 @@ class Linear(Rules):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         K,
-        KnobInfo(P_MIN, "p_min", "the chain ends before less probable tokens", "probability", lambda _: (0.0, 1.0),
+        KnobInfo(P_MIN, "p_min", "ends before less probable tokens", "probability", lambda _: (0.0, 1.0),
                  0.05, 0.2, keys="[]", brief="token at least", key_help="linear: least probability of a token"),
     )  # fmt: skip
 

@@ -161,7 +161,7 @@ def _without_safetensors(folder: Path) -> str:
     if unsafe is None:
         return f"it has no {SINGLE}; {_AGAIN}"
     return (
-        f"its weights are in {shortened(unsafe)} only, and reading that could run code; save them as safetensors "
+        f"its weights are in {shortened(unsafe)} only, and reading this file could run code; save them as safetensors "
         "(model.save_pretrained in transformers does), or take a checkpoint that has them"
     )
 

@@ -324,7 +324,7 @@ def _check_ends(model: LanguageModel) -> None:
     if not by_paths or imported("decoder.forward.hf").takes_positions(module):
         _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration states")
     if not by_paths and not model.has_room(1 + MOST):
-        raise _no_tree(model, f"it has no room for a tree after a text of {model.context} tokens")
+        raise _no_tree(model, f"it cannot process a draft tree after a text of {model.context} tokens")
 
 
 def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Tensor:

@@ -205,7 +205,7 @@ def _refused(error: Exception, kind: str, page: str) -> tuple[str, str] | None:
 def _broken_off(cause: Exception) -> tuple[str, str]:
     match cause:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
-            return "the disk is full", "make room, or set HF_HOME to a folder on another disk"
+            return "the disk is full", "free some space, or set HF_HOME to a folder on another disk"
         case OSError(filename=str()):
             return first_line(cause), "set HF_HOME to a folder that can be written"
     return first_line(cause), "check the network, or try again later"

@@ -32,7 +32,7 @@ class Sampling(TunableParameters):
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("temperature", "T", "sampling temperature; 0: greedy", "real",
                  lambda _: (0.0, HIGHEST_TEMPERATURE), 0.05, 0.2, keys="()"),
-        KnobInfo("top_p", "top-p", "top-p: total probability of the tokens that are kept", "probability",
+        KnobInfo("top_p", "top-p", "total probability of the kept tokens", "probability",
                  lambda own: (min(own.top_p, LEAST_TOP_P), 1.0), 0.05, 0.2, keys=",;"),
     )  # fmt: skip
 

@@ -108,8 +108,8 @@ def advise(
     """Say which draft, and how many tokens of it, a server should use, by the number of running requests.
 
     Reads a profile of your prompts and the costs of passes. Prints the engine's options to paste, the command without
-    drafts to measure against, and where the engine has it, a variant that accepts at random as often as promised. Loads
-    no models.
+    drafts to measure against, and where the engine has it, a variant that accepts drafted tokens at random at the
+    predicted rate. Loads no models.
     """
     from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
     from dynatui.render.load import load_curve  # noqa: PLC0415
@@ -142,7 +142,7 @@ def advise(
     blocks = list(advice.commands.blocks())
     if deployment := advice.deployment:
         several, stop = len(profile.drafts) > 1, advice.drafts[0].stop
-        promise = "to check whether the server keeps the promise"
+        promise = "to check whether the server reaches the prediction"
         blocks.append((promise, check(str(path), deployment, named=several)))
         if stop:
             stopped = structs.replace(deployment, k=stop.k, p_min=stop.p_min, bands=())

@@ -418,7 +418,7 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
         shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
         estimate = f"estimate of a round of {shape}: {duration} ms"
         if not target.work.sparse:  # experts of further rows are not counted, so the break-even would be too low
-            estimate += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
+            estimate += f"; it is faster from {short(break_even(expected, levels, rows))} tokens per round on"
         yield CheckResult("ok", estimate)
     if isinstance(draft, str):
         yield CheckResult("note", f"passes of the draft are not counted: {draft}")

@@ -56,7 +56,7 @@ def silence(method: str, reason: Reason | None = None) -> str:
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft, so only the method's time is known"
     if method in METHODS and METHODS[method].rules is None:
-        return "guesses nothing: the other methods are compared with it"
+        return "drafts nothing: the other methods are compared with it"
     if reason == "machine busy":
         return "cannot be judged: the machine was busy, so times do not measure the method"
     return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"

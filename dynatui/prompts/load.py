@@ -49,7 +49,7 @@ class PromptFile:
         kinds = Counter((name, as_prompt(each).earlier is not None, templated(each, chat)) for name, each in pairs)
         parts = [_part(count, *kind) for kind, count in kinds.items()]
         if self.left_out:
-            parts.append(f"{self.left_out} without a user's turn left out")
+            parts.append(f"{self.left_out} conversations without a user message left out")
         return f"{_shown(self.name)}: {'; '.join(parts)}"
 
 
@@ -134,7 +134,7 @@ def _from_objects(name: str, window: Window, prompt_field: str | None) -> Prompt
     except MalformedError as error:
         raise PromptError(f"{shown}: line {error.line}: {error}; {_EXAMPLE}") from None
     if not prompts:
-        why = f"{left_out} conversations without a user's turn" if left_out else "no prompt"
+        why = f"{left_out} conversations without a user message" if left_out else "no prompt"
         raise PromptError(f"{shown} holds {why}; {_EXAMPLE}" if left_out else f"{shown} is empty; {_EXAMPLE}")
     return PromptFile(name, tuple(prompts), tuple(fields), left_out, tuple(answers))
 

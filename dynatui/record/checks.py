@@ -154,7 +154,7 @@ def _fault_of_round(event: Round, lane: MethodTotals) -> str:
 
 def _out_of_turn(event: Round, lane: MethodTotals) -> str:
     if event.round != lane.rounds:
-        return f"{event.method} has round {event.round} where round {lane.rounds}"
+        return f"{event.method} has round {event.round} where round {lane.rounds} is expected"
     name = f"round {event.round} of {event.method}"
     if event.position != lane.tokens:
         return f"{name} has position {event.position}, but the rounds before it have {lane.tokens} tokens"

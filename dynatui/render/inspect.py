@@ -133,7 +133,7 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
 
 def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
     if event.draft_forwards is None:
-        return [_plain("this method does not show its draft")]
+        return [_plain("this method does not report its draft")]
     if drafted_nodes(event) == 0:
         return [_plain("guessed nothing in this round")]
     rival_nodes, token_node = rivals(event, token), node_of(event, token)
@@ -182,7 +182,7 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
         verdict = "nothing to verify here: the target alone sampled this token"
     if draws is None:
         return [_plain(verdict)]
-    statement = f"no verifier could do so more than {_chance(draws.bound)}"
+    statement = f"no lossless verifier keeps one more often than {_chance(draws.bound)}"
     if draws.acceptance is not None:
         draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
         statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time; {statement}"

@@ -30,7 +30,7 @@ _VERDICTS: Mapping[Light, str] = {
 _LIGHT = (
     "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: is the most probable "
     "token sampled as often as it should be? z is the deviation in standard deviations: by chance it stays below 2.5 "
-    "in 79 of 80 looks; red begins at 4. The light does not see biases of a few percent, repeating noise, or a target "
+    "in 79 of 80 checks; red begins at 4. The light does not see biases of a few percent, repeating noise, or a target "
     "with wrong probabilities."
 )
 _BRIEF = (

@@ -194,7 +194,7 @@ def _meanings(signs: frozenset[Sign], meanings: Mapping[Sign, str]) -> str:
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:
     if event.draft_forwards is None:
-        return (("this method does not show its draft", "dim"),)
+        return (("this method does not report its draft", "dim"),)
     stage = scene.held_stage
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not verified it yet", "dim"))

@@ -160,7 +160,7 @@ def remark(state: ServerState) -> str:
             "decodes without drafts, or has drafted nothing yet"
         )
     idle = reading.session.drafts == 0 and reading.interval.tokens_per_round is None
-    return "nothing has been drafted since the watch began" if idle else ""
+    return "no token has been drafted since monitoring began" if idle else ""
 
 
 def _is_recent(state: ServerState, t: float | None) -> bool:

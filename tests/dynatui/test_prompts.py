@@ -250,7 +250,7 @@ def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file
     )
     read = load.from_file(str(lines_file))
     assert read.prompts == (Prompt("Hi", ()),)
-    assert read.said(None).endswith("with the model's chat template; 2 without a user's turn left out")
+    assert read.said(None).endswith("with the model's chat template; 2 conversations without a user message left out")
 
 
 def test_the_assistant_s_message_after_the_user_s_last_turn_is_the_answer(lines_file: Path) -> None:

@@ -146,9 +146,7 @@ def _compared(comparisons: Sequence[Comparison]) -> str:
 
 
 def _differing(differences: Sequence[Difference]) -> str:
-    lines = ["Texts that differ from the text of ar; these contenders have no speed on these prompts:"] * bool(
-        differences
-    )
+    lines = ["Texts that differ from that of ar; these methods have no speed on these prompts:"] * bool(differences)
     lines += [
         f"{difference.name}, prompt {difference.prompt + 1}, first at token {difference.index}: {_verdict(difference)}"
         for difference in differences

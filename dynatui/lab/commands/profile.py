@@ -102,7 +102,7 @@ def profile(
 ) -> int:
     """Measure how many tokens of each draft the target accepts on your prompts, as servers count it.
 
-    One chain of 16 drafted tokens at every place of every text gives the survival rates of all chain lengths, with
+    One chain of 16 drafted tokens at every position of every text gives the survival rates of all chain lengths, with
     intervals over prompts. Ctrl-C ends early and writes the profile so far; the same command resumes.
     """
     files = prompts.of_files()

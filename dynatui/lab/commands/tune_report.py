@@ -87,7 +87,7 @@ def _heading(result: Tuned) -> Iterator[str]:
         f"{counted(result.conditions.prompts, 'prompt')}.",
     ]
     if state.too_large:
-        sentences.append(f"{counted(len(state.too_large), 'setting')} left out: no room on the device.")
+        sentences.append(f"{counted(len(state.too_large), 'setting')} left out: too large for the device's memory.")
     if state.wrong:
         sentences.append(
             f"{counted(len(state.wrong), 'setting')} left out, since the generated text differs from the text of plain "

@@ -211,7 +211,7 @@ def undo(screen: Screen) -> None:
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
         if not turns:
-            screen.show_note("nothing was turned yet")
+            screen.show_note("no knob has been changed yet")
             return
         names = ", ".join(dict.fromkeys(info(turn.name).symbol for turn in turns))
         owner_name = next((turn.rules_name for turn in turns if turn.rules_name != SAMPLING), "all methods")

@@ -82,7 +82,7 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
     if len(chains.drafted) < FEWEST_ROUNDS or chains.longest == 0:
         return (
             f"{counted(len(chains.drafted), 'round')} of {clean_line(method)} at temperature 0 so far, of "
-            f"{FEWEST_ROUNDS} that are needed; most of them must have drafts of one length."
+            f"{FEWEST_ROUNDS} that are needed; most of these rounds must have drafts of the same length."
         )
     plain_s = plain_pass_s(state.race.tallies.get("ar"))
     return profile_of(run, chains, fitted(rounds, plain_s), plain_s, _kind(run))

@@ -346,7 +346,7 @@ DIAGNOSES = (
         "miswired",
         _miswired,
         "the draft fails from its second token on: {first} of first tokens are accepted, {second} of second ones",
-        "check what the engine feeds it there (hidden states, positions, attention window); update the engine",
+        "check the draft's inputs there (hidden states, positions, attention window); update the engine",
     ),
     Diagnosis(
         "cut short",

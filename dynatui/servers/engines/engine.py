@@ -100,7 +100,10 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield "; ".join([f"{named}{variant}", *paste.notes]), paste.text
         yield f"{named}, without drafts, to measure against", self.baseline
         if self.synthetic:
-            yield f"{named}, to measure its speed at the promised acceptance, with any prompts", self.synthetic
+            yield (
+                f"{named}, to measure the speed at the predicted acceptance, with any prompts",
+                self.synthetic,
+            )
 
 
 def commands(

@@ -81,7 +81,7 @@ def test_an_accepted_path_enters_the_states(model: LanguageModel, path: list[int
 
 def test_states_cannot_go_back(model: LanguageModel) -> None:
     cache = begun(model)
-    with pytest.raises(PairError, match="cannot read tokens again"):
+    with pytest.raises(PairError, match="makes the draft read tokens again"):
         cache.cut(19)
     cache.cut(20)
     assert cache.length == 20

@@ -224,5 +224,5 @@ def test_a_merge_that_changes_the_logits_is_refused(lora: Path, monkeypatch: pyt
 
 
 def test_a_tensor_parallel_target_with_an_adapter_is_refused(lora: Path) -> None:
-    with pytest.raises(ConfigError, match="has an adapter, and each process would merge it into a part"):
+    with pytest.raises(ConfigError, match="has an adapter, which each process would merge into its own part"):
         require_spreadable(tiny.FAMILIES["llama"](), name=str(lora))

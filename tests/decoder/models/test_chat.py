@@ -58,7 +58,7 @@ def test_the_special_token_that_begins_a_text_is_fed_once_and_a_run_tells_a_prom
     assert (run.prompt_tokens.count(0), run.start_words) == (1, "")
     monkeypatch.setattr(engine.pair.tokenizer, "chat_template", "<|begin|>{{ messages[0].content }}")
     run = run_event(engine, f"<|begin|>{PROMPT}", chat=chat)
-    told = "the prompt itself begins with <|begin|>, which is read once"
+    told = "the prompt already begins with <|begin|>, which is not added again"
     assert (run.prompt_tokens.count(0), run.start_words) == (1, told)
 
 

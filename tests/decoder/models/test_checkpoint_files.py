@@ -202,7 +202,7 @@ def pickled(folder: Path) -> None:
         (broken_shard, f"{SHARD} is broken ("),
         (
             pickled,
-            "its weights are in pytorch_model.bin only, and reading that could run code; save them as safetensors",
+            "its weights are in pytorch_model.bin only, and reading this file could run code; save them as safetensors",
         ),
     ],
 )

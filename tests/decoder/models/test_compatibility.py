@@ -321,7 +321,7 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
 def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes_whole_paths() -> None:
     """Rounds would fail where a tree alone has more nodes than the longest text has tokens."""
     model = of_module(tiny.build(BigBirdConfig(**BERT, attention_type="original_full"), seed=1))
-    with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
+    with pytest.raises(PairError, match=unfit("it cannot process a draft tree after a text of 64 tokens")):
         probe(model, plain=model)
     probe(model)
     assert model.hf.by_paths

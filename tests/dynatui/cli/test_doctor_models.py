@@ -268,16 +268,16 @@ def test_a_configuration_alone_tells_how_fast_a_pair_can_be(tmp_path: Path) -> N
     assert lines == [
         "ok: the CPU reads 10.0 GB/s of weights and computes 1000 GFLOP/s in bfloat16, measured with 1 thread",
         "ok: estimate of plain decoding: 0.67 tokens/s, 0.66 with a full context of 1000 tokens",
-        "ok: estimate of a round of 1 level and 2 rows: 1650 ms; it pays from 1.10 tokens per round on",
-        "ok: estimate of a round of 4 levels and 16 rows: 2096 ms; it pays from 1.40 tokens per round on",
-        "ok: estimate of a round of 8 levels and 64 rows: 2691 ms; it pays from 1.79 tokens per round on",
+        "ok: estimate of a round of 1 level and 2 rows: 1650 ms; it is faster from 1.10 tokens per round on",
+        "ok: estimate of a round of 4 levels and 16 rows: 2096 ms; it is faster from 1.40 tokens per round on",
+        "ok: estimate of a round of 8 levels and 64 rows: 2691 ms; it is faster from 1.79 tokens per round on",
     ]
 
 
 def test_lookups_take_no_pass_and_of_a_pair_that_other_probes_refuse_nothing_is_said(tmp_path: Path) -> None:
     target = without_weights(tmp_path / "big", LLAMA_8B)
     (line,) = [line for line in said(times(target, "lookup", dtype="bfloat16")) if "4 levels" in line]
-    assert "rows: 1501 ms; it pays from 1.00 tokens" in line
+    assert "rows: 1501 ms; it is faster from 1.00 tokens" in line
     assert times(None, "some/draft") == []
     assert times(str(tmp_path), "lookup") == []
 

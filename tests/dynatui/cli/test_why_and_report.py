@@ -70,7 +70,7 @@ def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, print
     told = " ".join(" ".join(lines).split())
     assert told.startswith("dynatree is 2.15 times as fast as plain decoding on this text: a round commits 2.60 tokens")
     assert "What limits it most: the draft disagrees" in told
-    assert told.endswith("ar guesses nothing: the other methods are compared with it.")
+    assert told.endswith("ar drafts nothing: the other methods are compared with it.")
 
 
 def test_what_could_be_read_is_told_and_then_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,7 @@ REFUSED = (
     (after(SUMMARY, methods={"x": {}}), "x is not a method of this run"),
     (after(ROUND, round=1, position=3), "dynatree has round 1 where round 0"),
     ([encode(RUN), encode(ROUND), encode(ROUND)], "dynatree has round 0 where round 1"),
-    (after(ROUND, round=2**52), "in the place of round 0"),
+    (after(ROUND, round=2**52), "where round 0"),
     (after(ROUND, position=7), "has position 7, but the rounds before it have 0 tokens"),
     ([*after(ROUND, t=9), line(tree_round(1), t=1)], "ends at t = 1, but began"),
     # numbers

@@ -212,7 +212,7 @@ def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
     state = replace(found.state, too_large=(setting,), wrong=(setting,), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
     assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
-    assert "1 setting left out: no room on the device." in heading
+    assert "1 setting left out: too large for the device's memory." in heading
     assert "1 setting left out, since the generated text differs from the text of plain decoding. This is" in heading
 
 

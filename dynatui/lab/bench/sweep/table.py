@@ -67,7 +67,7 @@ def _best(report: SweepReport) -> str:
     ]
     notes = (
         "medians over prompts; nodes and ms are per round, rounds per text",
-        "the speed of the best of many settings is overestimated: measure this setting again before use",
+        "the best of many settings seems faster than it is: measure it again",
     )
     done = [trial.outcome for trial in report.trials if trial.outcome]
     return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(done))))

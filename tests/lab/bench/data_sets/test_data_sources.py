@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_no_file_behind_that_a_later_run_takes(monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "open", open_full)
-        with pytest.raises(PromptError, match="the disk is full; make room, or set HF_HOME to a folder on another"):
+        with pytest.raises(PromptError, match="the disk is full; free some space, or set HF_HOME to a folder"):
             local_files(FILES)
     assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
 

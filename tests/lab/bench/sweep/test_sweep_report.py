@@ -138,7 +138,7 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first_with_what_they_must
     assert [re.findall(r" (\d\.\d\d) \d", line)[0] for line in lines[:2]] == ["2.10", "2.00"]
     assert "12 of 16 settings of fixed are finished; results" in text
     assert "sweep-1-of-1: a processor, 2 cores" in text
-    assert "the best of many settings looks faster than it is" in text
+    assert "the best of many settings seems faster than it is" in text
     assert "disturbed" not in text
     doubtful = SettingState(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
     text = on_sweep(report([doubtful, done(1, 1.4)]))
