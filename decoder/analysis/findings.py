@@ -90,7 +90,6 @@ def findings(cases: Iterable[MethodCase]) -> Iterator[Finding]:
 
 
 def _second_remedies(group: Cases) -> Iterator[tuple[MethodCase, str]]:
-    """Pairs of a case and its second remedy; cases without a second remedy are left out."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
             yield case, remedy

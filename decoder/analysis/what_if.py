@@ -36,7 +36,7 @@ _DEEPEST = 128
 _LINES = 5
 _SLACK = 1e-6
 _LEAST_S = 1e-9
-"""Least seconds of a round, since the estimated costs may be negative in some samples."""
+"""Lower bound on a round's time, whose estimate may be negative in bootstrap samples."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class LanguageModel:
         self.runs_by, self.runs_without_module = OnDemand(self.hf), False
 
     def run_by(self, forward: Forward) -> None:
-        """Sets a form that does not need the Hugging Face module."""
+        """Sets a forward form that does not need the Hugging Face module."""
         self.runs_by, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:

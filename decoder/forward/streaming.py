@@ -2,7 +2,7 @@
 "Efficient Streaming Language Models with Attention Sinks", section 3.2). Each token attends to the first `sinks` and to
 the latest `window` tokens, itself included, regardless of the other rows of its pass. With RoPE, a score depends only
 on the distance of two positions. So keys within the window keep the rotation of their position in the text, and only
-the sinks are rotated further: for each row, by the number of tokens that left its window. Independent of drafting.
+the sinks are rotated further: for each row, by the number of tokens that left its window.
 """
 
 from collections.abc import Iterator, Sequence

@@ -114,8 +114,8 @@ def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisatio
 
 
 def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
-    """Settings with which transformers loads a quantised model. They request conversion if the device has no kernels
-    for the weights: transformers looks only for a GPU in the machine, and would leave a model on the CPU quantised.
+    """Settings with which transformers loads a quantised model. They request dequantisation if the device has no
+    kernels for the weights: transformers checks only whether the machine has a GPU, not which device the model uses.
     """
     from transformers.utils.import_utils import is_kernels_available  # noqa: PLC0415 - see the module's docstring
 

@@ -97,14 +97,14 @@ class Scene:
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     preparing: str = ""
-    """Progress of preparing later rounds in idle time, in words."""
+    """Progress of idle-time work for later rounds, as text."""
     stage: Stage | None = None
     """Stage of a round at which decoding is paused; None if it is not paused within a round."""
     touring: bool = False
     broke: str = ""
     """Reason of an automatic pause, without control characters."""
     pairs: Pairs = field(default_factory=dict)
-    """Compared pairs of settings, with the results of earlier runs."""
+    """Results of earlier runs for each compared pair of settings."""
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None

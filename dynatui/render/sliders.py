@@ -210,7 +210,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
-    """Note that the history rule moves a knob back, with the key that holds the knob."""
+    """Message that the history rule moves a knob back, and the key that keeps the knob at the chosen value."""
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
     message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"

@@ -258,7 +258,7 @@ class RecurrentForward(ModuleForward):
     ) -> Any:
         masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
         if len(masks) > 1:
-            # Hybrid models give this mask to layers with states, as a mask of padding; None means no padding.
+            # Hybrid models pass this entry to layers with states as their padding mask; None means no padding.
             masks["linear_attention"] = None
         return super().output(tokens, positions, masks, layers, **options)
 

@@ -11,7 +11,7 @@ from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
 _PIECE = 100
-"""Initial least number of rounds of a piece of `Course.pieces`; doubled each time that pieces are merged."""
+"""Minimum number of rounds in each of `Course.pieces` at first; doubled each time that pieces are merged."""
 _STEADY = 0.25
 """An interval in which the number of running requests changes by more than this share is assigned to no load."""
 

@@ -25,9 +25,9 @@ class Counts:
     engine_steps: int | None = None
     latency_s: float | None = None
     timed: int | None = None
-    """Number of tokens whose times `latency_s` sums."""
+    """Number of tokens whose times are added up in `latency_s`."""
     outputs: int | None = None
-    """Number of outputs of requests (one or several tokens each) whose times `latency_s` sums."""
+    """Number of steps of single requests (one or several tokens each) whose times are added up in `latency_s`."""
 
     def plus(self, other: "Counts") -> "Counts":
         """Sums; a count that is None in one interval is taken from the other interval."""

@@ -46,9 +46,9 @@ class Kind:
     latency: str = ""
     """Counter of the seconds between tokens, summed over all requests."""
     timed: Names = ()
-    """Counters of the tokens whose times `latency` sums; empty if `generated` counts these tokens."""
+    """Counters of the tokens whose times are added up in `latency`; empty if `generated` counts these tokens."""
     outputs: Names = ()
-    """Counters of the outputs of requests (one or several tokens each) whose times `latency` sums."""
+    """Counters of steps of single requests (one or several tokens each) whose times are added up in `latency`."""
     steps: str = ""
     """Gauge of draft passes per round. This and the next three gauges are 0 before the first round."""
     draft_tokens: str = ""
