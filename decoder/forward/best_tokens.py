@@ -11,6 +11,7 @@ from decoder.sampling.truncation import TRUNCATION_PENALTY
 
 
 def ranked(logits: Float[Tensor, "N V"], ranking: Ranking) -> Best:
+    """The tokens that `ranking` requests, by the compiled library for logits on a CPU, otherwise by torch."""
     if not logits.is_cpu or not (found := library()):
         return _by_torch(logits, ranking)
     rows, estimate = in_rows(logits), ranking.estimate

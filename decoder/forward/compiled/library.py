@@ -163,21 +163,17 @@ class BestTokens:
 
     def __init__(self, rows: int, count: int, *, own: bool = False) -> None:
         """With `own`, the result includes the tokens' log-probabilities by the logits, without offsets and factors."""
-        numbers = c_float * (rows * count)
-        tokens, logprobs, own_logprobs = (c_int32 * (rows * count))(), numbers(), (numbers if own else c_float * 0)()
-        self._rows, self._count = rows, count
-        # Making lists from memory views takes a tenth of the time of slicing ctypes arrays.
-        self._tokens: memoryview[int] = memoryview(tokens).cast("B").cast("i")
-        self._logprobs: memoryview[float] = memoryview(logprobs).cast("B").cast("f")
-        self._own: memoryview[float] = memoryview(own_logprobs).cast("B").cast("f")
+        self._count, numbers = count, c_float * (rows * count)
+        self._tokens, self._logprobs = (c_int32 * (rows * count))(), numbers()
+        self._own = (numbers if own else c_float * 0)()
         self._factors, self._addresses = (c_float * rows)(), (c_void_p * rows)()
         self._offsets: Offsets | None = None
         self.struct = BestStruct(
             None,
             None,
-            ctypes.addressof(tokens),
-            ctypes.addressof(logprobs),
-            ctypes.addressof(own_logprobs) if own else None,
+            ctypes.addressof(self._tokens),
+            ctypes.addressof(self._logprobs),
+            ctypes.addressof(self._own) if own else None,
             count,
         )
 
@@ -199,7 +195,7 @@ class BestTokens:
         """For each row: tokens, their log-probabilities by the scores, and (with `own`) by the logits. They are NaN if
         the scores of the row have NaN or plus infinity, or no finite number.
         """
-        tokens, logprobs, own = [*self._tokens], [*self._logprobs], [*self._own]
+        tokens, logprobs, own = self._tokens[:], self._logprobs[:], self._own[:]
         parts = [slice(at, at + self._count) for at in range(0, len(tokens), self._count)]
         return Best([tokens[part] for part in parts], [logprobs[part] for part in parts], [own[part] for part in parts])
 
