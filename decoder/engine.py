@@ -16,6 +16,7 @@ from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.lookup_pauses import GREEDY_GAIN, SAMPLED_GAIN, LookupPauses
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
+from decoder.forward.host_noise import gumbel_on_host
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
@@ -113,7 +114,7 @@ class Engine:
         return noise if self.draft_knows_noise else DraftProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
-        return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
+        return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device, gumbel_on_host)
 
     @property
     def _acceptance(self) -> AcceptanceModel:

@@ -29,6 +29,8 @@ Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
 """Int64 arrays of numpy or tensors of torch; both wrap around on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to each token's log-probability."""
+HostNoise: TypeAlias = Callable[[int, Sequence[int], int], Float[Tensor, "N V"]]
+"""(seed, positions, vocabulary) -> Gumbel noise in float32, on the host."""
 Offsets: TypeAlias = Sequence[Float[Tensor, "V"]]
 """For each row of logits, numbers that are added to the logits, in float32."""
 BITS = 52
@@ -82,6 +84,11 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
     return noise
 
 
+def gumbel_by_numpy(seed: int, positions: Sequence[int], vocabulary: int) -> Float[Tensor, "N V"]:
+    """`gumbel` in float32."""
+    return torch.from_numpy(gumbel(seed, positions, vocabulary).astype(np.float32))
+
+
 def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
     """Gumbel noise of a few tokens at one position, on the host."""
     starts = streams(np.array([signed(seed)]), np.array([position]))
@@ -91,9 +98,7 @@ def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[fl
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
     """`random_bits` of tokens 0 to V - 1, shape (N, V), in half the time, since operations are in place."""
-    start = _mix(seed + GOLDEN)
-    starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
-    bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
+    bits = np.array(starts_on_host(seed, positions), dtype=np.uint64)[:, None] + _steps(vocabulary)
     shifted = np.empty_like(bits)
     for by, factor in _ROUNDS:
         bits ^= np.right_shift(bits, by, out=shifted)
@@ -101,6 +106,12 @@ def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArra
     bits ^= np.right_shift(bits, _LAST, out=shifted)
     bits >>= _UNUSED
     return bits
+
+
+def starts_on_host(seed: int, positions: Sequence[int]) -> list[int]:
+    """`streams` as integers from 0 to 2 ** 64 - 1."""
+    start = _mix(seed + GOLDEN)
+    return [_mix(start + (position + 1) * GOLDEN) for position in positions]
 
 
 def _mix(counter: int) -> int:
@@ -203,8 +214,16 @@ class GumbelNoise(DraftProbabilities):
 
     noisy = True
 
-    def __init__(self, seed: int, schedule: Schedule, vocabulary: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        seed: int,
+        schedule: Schedule,
+        vocabulary: int,
+        device: torch.device,
+        on_host: HostNoise = gumbel_by_numpy,
+    ) -> None:
         super().__init__(schedule)
+        self._on_host = on_host
         self._seed = seed
         self._vocabulary = vocabulary
         self.device = device
@@ -292,13 +311,13 @@ class GumbelNoise(DraftProbabilities):
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
-        for place, noise in zip(places, self._computed(places), strict=True):
-            temperature = self._schedule.at(place).temperature
-            self._rows[place] = temperature, noise.mul_(temperature)
+        temperatures = [self._schedule.at(place).temperature for place in places]
+        rows = self._computed(places).mul_(torch.tensor(temperatures, device=self.device)[:, None]).unbind()
+        self._rows.update(zip(places, zip(temperatures, rows, strict=True), strict=True))
 
     def _computed(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
         if self.device.type == "cpu":
-            return torch.from_numpy(gumbel(self._seed, positions, self._vocabulary).astype(np.float32))
+            return self._on_host(self._seed, positions, self._vocabulary)
         seed, places = (torch.tensor(numbers, device=self.device) for numbers in ([signed(self._seed)], [*positions]))
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self.device)).float()
 

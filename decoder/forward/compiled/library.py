@@ -8,7 +8,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,9 @@ class BestStruct(Structure):
 class PassStruct(Structure):
     _fields_ = (
         ("model", POINTER(ModelStruct)),
-        *((name, c_void_p) for name in ("tokens", "positions", "visible", "stored_positions", "rotations", "store")),
+        *((name, c_void_p) for name in ("tokens", "positions")),
+        ("visible", c_char_p),
+        *((name, c_void_p) for name in ("stored_positions", "rotations", "store")),
         *((name, c_void_p) for name in ("taps", "residual", "normed", "normed_mlp", "attended", "hidden", "logits")),
         ("scores", c_void_p),
         *((name, c_int64) for name in ("capacity", "used", "scores_stride")),
@@ -136,6 +138,7 @@ def library() -> PassLibrary | None:
     functions.dynatui_pass.argtypes, functions.dynatui_pass.restype = [c_void_p], None
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
     functions.dynatui_best.argtypes = [c_void_p, c_int64, *[c_int32] * 2, c_void_p]
+    functions.dynatui_gumbel.argtypes, functions.dynatui_gumbel.restype = [c_void_p, *[c_int32] * 2, c_void_p], None
     functions.dynatui_choices.argtypes = [c_void_p, c_int64, c_void_p, *[c_int32] * 2, c_void_p]
     functions.dynatui_truncate.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 2, c_float, *[c_void_p] * 2]
     functions.dynatui_best.restype = functions.dynatui_choices.restype = functions.dynatui_truncate.restype = None
@@ -196,6 +199,8 @@ class BestTokens:
         the scores of the row have NaN or plus infinity, or no finite number.
         """
         tokens, logprobs, own = self._tokens[:], self._logprobs[:], self._own[:]
+        if len(tokens) == self._count:
+            return Best([tokens], [logprobs], [own])
         parts = [slice(at, at + self._count) for at in range(0, len(tokens), self._count)]
         return Best([tokens[part] for part in parts], [logprobs[part] for part in parts], [own[part] for part in parts])
 
@@ -248,6 +253,13 @@ def kept_token(library: PassLibrary, logits: Float[Tensor, "V"], offset: Float[T
     addresses = logits.data_ptr(), offset.data_ptr(), ctypes.byref(truncation)
     token: int = library.functions.dynatui_kept_choice(*addresses, len(logits), weights.data_ptr())
     return token
+
+
+def gumbel_noise(library: PassLibrary, starts: Sequence[int], vocabulary: int) -> Float[Tensor, "N V"]:
+    """Gumbel noise of all tokens of a vocabulary from `decoder.sampling.noise.starts_on_host`."""
+    noise = torch.empty(len(starts), vocabulary)
+    library.functions.dynatui_gumbel((c_uint64 * len(starts))(*starts), *noise.shape, noise.data_ptr())
+    return noise
 
 
 def _numbers(sampling: Sampling) -> tuple[float, int, float]:

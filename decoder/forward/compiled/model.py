@@ -104,8 +104,7 @@ class Workspace:
 
     def __init__(self, model: "CompiledModel") -> None:
         self.job = PassStruct(model=ctypes.pointer(model.described))
-        self.tokens = self.positions = np.empty(0, dtype=np.int32)
-        self.visible = np.empty(0, dtype=np.bool_)
+        self.tokens = self.positions = (ctypes.c_int32 * 0)()
         self._buffers: dict[str, Tensor] = {}
         self._counters = np.empty(0, dtype=np.int32)
         self._model = model
@@ -146,19 +145,16 @@ class Workspace:
             self._best_tokens[key] = BestTokens(rows, count, own=own)
         return self._best_tokens[key]
 
-    def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:
+    def make_room(self, rows: int, keys: int, threads: int, position: int) -> None:
         """Enlarges the buffers if a pass needs it; `position` is the largest position of the pass."""
         model, columns = self._model, self._model.library.columns
         if position >= self._rotated:
             self._rotations = model.rotation.table(position)
             self.job.rotations, self._rotated = self._rotations.data_ptr(), len(self._rotations)
-        if rows * recent > len(self.visible):
-            self.visible = np.empty(rows * recent, dtype=np.bool_)
-            self.job.visible = self.visible.ctypes.data
         if rows > self._rows:
             self._rows = rows
-            self.tokens, self.positions = np.empty((2, rows), dtype=np.int32)
-            self.job.tokens, self.job.positions = self.tokens.ctypes.data, self.positions.ctypes.data
+            self.tokens, self.positions = (ctypes.c_int32 * rows)(), (ctypes.c_int32 * rows)()
+            self.job.tokens, self.job.positions = map(ctypes.addressof, (self.tokens, self.positions))
             width, heads = padded(model.embedding.shape[1], columns), model.heads
             for name in ("residual", "normed", "normed_mlp"):
                 self._buffer(name, rows, width)
@@ -227,7 +223,7 @@ class CompiledModel(Native):
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         positions = range(cache.length, cache.length + len(tokens))
-        space, logits = self._logits(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
+        space, logits = self._logits(cache, tokens, positions, _causal_mask(len(tokens)), len(tokens) - 1)
         self.spaces.append(space)
         cache.keep(positions)
         return logits[0]
@@ -238,7 +234,7 @@ class CompiledModel(Native):
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
         positions = range(cache.length, cache.length + len(tokens))
-        best = self._best(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1, ranking)
+        best = self._best(cache, tokens, positions, _causal_mask(len(tokens)), len(tokens) - 1, ranking)
         cache.keep(positions)
         return best
 
@@ -281,28 +277,35 @@ class CompiledModel(Native):
         first_logits: int,
         best: BestTokens | None = None,
     ) -> None:
-        rows, keys = len(tokens), cache.used + len(tokens)
+        rows, used = len(tokens), cache.used
+        keys = used + rows
         # The library checks no bounds.
         if keys > cache.capacity or min(tokens) < 0 or max(tokens) >= self.vocabulary or min(positions) < 0:
             raise IndexError(
                 f"{rows} rows do not fit: {keys} of {cache.capacity} cached rows, tokens below {self.vocabulary}"
             )
         threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
-        recent = visible.shape[1]
-        space.make_room(rows, recent, keys, threads, max(positions))
-        space.tokens[:rows], space.positions[:rows] = tokens, positions
-        space.visible[: rows * recent] = visible.ravel()
+        space.make_room(rows, keys, threads, max(positions))
+        # Arrays of ctypes and bytes: numpy would take three times as long for a few numbers.
+        space.tokens[:rows], space.positions[:rows] = [*tokens], [*positions]
         taps = {number: torch.empty(rows, self.described.width) for number in self.notes}
         job, pointers = space.job, _addresses(taps, self.layers) if taps else None
+        job.visible, job.recent = visible.tobytes(), visible.shape[1]
         job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
-        job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
+        job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, used
         job.taps = ctypes.addressof(pointers) if pointers else None
-        job.rows, job.recent, job.first_logits = rows, recent, first_logits
+        job.rows, job.first_logits = rows, first_logits
         job.best = ctypes.addressof(best.struct) if best else None
         self.team.run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():
             note(taps[number], None, number)
+
+
+@functools.lru_cache(maxsize=16)
+def _causal_mask(rows: int) -> Mask:
+    """Cached, since most passes that read text in a round have the same few numbers of rows."""
+    return np.tri(rows, dtype=np.bool_)
 
 
 def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctypes.c_void_p]":

@@ -65,6 +65,8 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef double Doubles __attribute__((vector_size(8 * LANES), aligned(8)));
+typedef int64_t Longs __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
+typedef uint64_t Counters __attribute__((vector_size(8 * LANES), aligned(8), may_alias));
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -865,6 +867,38 @@ static Kept kept_tokens(const float *logits, int32_t count, const Truncation *by
   return kept;
 }
 
+/* Noise */
+
+#define GOLDEN 0x9E3779B97F4A7C15u /* of SplitMix64 */
+#define HALF 0x3FE6A09E667F3BCD    /* bits of the square root of 1/2 */
+#define MANTISSA 52                /* stored bits of the mantissa of a double */
+
+/* Natural logarithm of positive normal numbers: a polynomial on [sqrt(1/2), sqrt(2)], as in fdlibm. */
+INLINE Doubles logarithm(Doubles x) {
+  const Longs exponent = ((Longs)x - HALF) >> MANTISSA;
+  const Doubles rest = (Doubles)((Longs)x - (exponent << MANTISSA)) - 1.0;
+  /* 2^52 + 2^51, whose mantissa holds integers of either sign. */
+  const Doubles power = (Doubles)(exponent + 0x4338000000000000) - 6755399441055744.0;
+  const Doubles s = rest / (rest + 2.0), z = s * s, half_square = 0.5 * rest * rest;
+  Doubles sum = z * 1.479819860511658591e-01 + 1.531383769920937332e-01;
+  sum = sum * z + 1.818357216161805012e-01;
+  sum = sum * z + 2.222219843214978396e-01;
+  sum = sum * z + 2.857142874366239149e-01;
+  sum = sum * z + 3.999999999940941908e-01;
+  sum = sum * z + 6.666666666666735130e-01;
+  const Doubles below = s * (half_square + sum * z) + power * 1.90821492927058770002e-10;
+  return power * 6.93147180369123816490e-01 - ((half_square - below) - rest);
+}
+
+/* SplitMix64's bits of counters, of which the upper ones are the mantissa of a number between 0 and 1. */
+INLINE Doubles uniform(Counters counters) {
+  Counters bits = (counters ^ (counters >> 30)) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+  bits = (bits ^ (bits >> 31)) >> (64 - MANTISSA);
+  const Doubles whole = (Doubles)(bits | 0x4330000000000000) - 4503599627370496.0; /* 2^52 */
+  return (whole + 0.5) * 0x1p-52;
+}
+
 /* Threads */
 
 /* Computes parts of a step until none is left, and waits for those of other threads. Returns 0 if a helper waited so
@@ -990,6 +1024,19 @@ EXPORT int32_t dynatui_kept_choice(const float *logits, const float *offset, con
     best = next_best(&scores, vocabulary, best);
     const Above found = ahead(logits, weights, vocabulary, logits[best.token], best.token);
     if (found.count < most && found.weight < share) return best.token;
+  }
+}
+
+/* Gumbel noise of a vocabulary's tokens, a row for each of the counters `starts`. */
+EXPORT void dynatui_gumbel(const uint64_t *starts, int32_t row_count, int32_t vocabulary, float *noise) {
+  for (int row = 0; row < row_count; row++) {
+    Counters counters;
+    for (int lane = 0; lane < LANES; lane++) counters[lane] = starts[row] + (lane + 1) * GOLDEN;
+    for (int32_t i = 0; i < vocabulary; i += LANES, counters += LANES * GOLDEN) {
+      const Vector here = __builtin_convertvector(-logarithm(-logarithm(uniform(counters))), Vector);
+      const int32_t count = i + LANES <= vocabulary ? LANES : vocabulary - i;
+      memcpy(noise + (int64_t)row * vocabulary + i, &here, count * sizeof(float));
+    }
   }
 }
 
