@@ -277,12 +277,12 @@ class CompiledModel(Native):
         first_logits: int,
         best: BestTokens | None = None,
     ) -> None:
-        rows, used = len(tokens), cache.used
+        rows, used, capacity = len(tokens), cache.used, cache.capacity
         keys = used + rows
         # The library checks no bounds.
-        if keys > cache.capacity or min(tokens) < 0 or max(tokens) >= self.vocabulary or min(positions) < 0:
+        if keys > capacity or min(tokens) < 0 or max(tokens) >= self.vocabulary or min(positions) < 0:
             raise IndexError(
-                f"{rows} rows do not fit: {keys} of {cache.capacity} cached rows, tokens below {self.vocabulary}"
+                f"{rows} rows do not fit: {keys} of {capacity} cached rows, tokens below {self.vocabulary}"
             )
         threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
         space.make_room(rows, keys, threads, max(positions))
@@ -292,7 +292,7 @@ class CompiledModel(Native):
         job, pointers = space.job, _addresses(taps, self.layers) if taps else None
         job.visible, job.recent = visible.tobytes(), visible.shape[1]
         job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
-        job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, used
+        job.store, job.capacity, job.used = cache.store.data_ptr(), capacity, used
         job.taps = ctypes.addressof(pointers) if pointers else None
         job.rows, job.first_logits = rows, first_logits
         job.best = ctypes.addressof(best.struct) if best else None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoder.sampling import noise
+from decoder.forward.host_noise import gumbel_on_host
 from decoder.sampling.settings import Sampling
 from tests.decoder.laws.block_efficiency import efficiency
 from tests.decoder.laws.case import Case
@@ -67,16 +67,16 @@ def test_a_mistake_is_found_out(name: str) -> None:
 
 
 REPEATED: dict[str, tuple[int, Callable[..., Any]]] = {
-    "over positions": (300, lambda right, seed, places, words: right(seed, [0] * len(places), words)),
-    "over seeds": (300, lambda right, seed, places, words: right(seed % 40, places, words)),
-    "every other position": (600, lambda right, seed, places, words: right(seed, [at // 2 for at in places], words)),
+    "over positions": (300, lambda right, seed, places, width: right(seed, [0] * len(places), width)),
+    "over seeds": (300, lambda right, seed, places, width: right(seed % 40, places, width)),
+    "every other position": (600, lambda right, seed, places, width: right(seed, [at // 2 for at in places], width)),
 }
 """Numbers of texts that are enough to reject noise that repeats."""
 
 
 @pytest.mark.parametrize(("count", "wrong"), REPEATED.values(), ids=REPEATED)
 def test_noise_that_repeats_is_found(count: int, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "gumbel", partial(wrong, noise.gumbel))
+    monkeypatch.setattr("decoder.engine.gumbel_on_host", partial(wrong, gumbel_on_host))
     assert not compare(texts(HOT, range(count)), HOT.law).fits
 
 
