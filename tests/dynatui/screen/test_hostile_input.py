@@ -43,32 +43,19 @@ PASTES = (
 )
 
 
-def replaying(start: Start, recording: str) -> Terminal:
-    terminal = start("-m", "dynatui", "replay", recording)
-    terminal.wait_for("tokens a round")
-    return terminal
-
-
 def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
-    terminal.send(sent)
-    terminal.play(0.2, b"?")
-    terminal.wait_for(HELP)
+    terminal.play(sent, b"?", HELP)
     terminal.send(ESCAPE)
     assert terminal.wait_until(lambda: HELP not in terminal.shown)
 
 
-@pytest.mark.parametrize("many", [MALFORMED, PASTES], ids=["malformed", "pastes"])
-def test_malformed_input_and_pastes_end_nothing(start: Start, recording: str, many: tuple[bytes, ...]) -> None:
-    terminal = replaying(start, recording)
-    for sent in many:
+def test_malformed_input_and_pastes_end_nothing(start: Start, recording: str) -> None:
+    terminal = start("-m", "dynatui", "replay", recording)
+    terminal.wait_for("tokens a round")
+    for sent in (*MALFORMED, *PASTES):
         assert_goes_on(terminal, sent)
     terminal.play(b"\x1b[200~a\x1b[31", 0.3)
     assert_goes_on(terminal, b"mxq\x1b[201~")
-    leave(terminal)
-
-
-def test_a_paste_that_never_ends_leaves_the_keys_working(start: Start, recording: str) -> None:
-    terminal = replaying(start, recording)
     terminal.play(b"\x1b[200~qqq", 1.5)
     leave(terminal)
 
@@ -81,14 +68,9 @@ def test_a_paste_into_the_editor_is_its_text_with_escapes_made_visible(start: St
     leave(terminal)
 
 
-@pytest.mark.parametrize("sent", [b"\xff", PASTES[0], UNKNOWN], ids=repr)
-def test_two_recordings_side_by_side_survive_it_too(start: Start, recording: str, sent: bytes) -> None:
+def test_two_recordings_side_by_side_survive_it_too(start: Start, recording: str) -> None:
     terminal = start("-m", "dynatui", "replay", recording, recording)
-    terminal.wait_for("space")
-    terminal.send(sent)
-    terminal.read(0.4)
-    assert terminal.child.isalive()
-    terminal.play(b"?", "Runs are")
+    terminal.play("space", b"\xff", PASTES[0], UNKNOWN, b"?", "Runs are")
     terminal.send(ESCAPE)
     leave(terminal)
 
@@ -107,9 +89,8 @@ def strings(seed: int, count: int) -> Iterator[bytes]:
 
 def assert_answers(terminal: Terminal) -> None:
     for _ in range(60):
-        terminal.send(ESCAPE * 3)
-        terminal.play(0.3, b"?")
-        if "? or esc goes back" in terminal.read(0.4):
+        terminal.play(f"{ESCAPE * 3}".encode(), 0.1, b"?", 0.2)
+        if "? or esc goes back" in terminal.shown:
             terminal.send(ESCAPE)
             return
         if not terminal.child.isalive():
