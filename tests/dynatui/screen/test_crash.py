@@ -62,13 +62,6 @@ def test_a_recording_survives_kills_at_random_moments_and_goes_on_behind_them(st
     assert read_events(path)[-len(story(2)) :] == story(2)
 
 
-def test_a_kill_while_the_screen_is_shown_leaves_the_recording_whole(start: Start, tmp_path: Path) -> None:
-    terminal = decoding(start)
-    terminal.child.kill(signal.SIGKILL)
-    assert terminal.end() == -signal.SIGKILL
-    assert_whole(tmp_path / "run.jsonl", closed=False)
-
-
 @pytest.mark.parametrize("reading", [True, False], ids=["reading", "stuck"])
 def test_losing_the_terminal_ends_the_program_soon(start: Start, tmp_path: Path, *, reading: bool) -> None:
     terminal = decoding(start)
@@ -115,12 +108,6 @@ def test_a_signal_closes_the_recording_and_gives_the_terminal_back(
     terminal.child.kill(number)
     assert terminal.end(within_s=SOON_S) == 128 + number
     assert_left_clean(terminal)
-    assert_whole(tmp_path / "run.jsonl")
-
-
-def test_a_quit_during_decoding_closes_the_recording_with_its_end(start: Start, tmp_path: Path) -> None:
-    terminal = decoding(start)
-    leave(terminal)
     assert_whole(tmp_path / "run.jsonl")
 
 

@@ -1,24 +1,9 @@
-"""Arbitrary bytes on the screen's standard input in a pseudo-terminal: the program neither ends nor hangs, and pastes
-are no keys. `DYNATUI_RANDOM_STRINGS=10000` sends 10000 random strings instead of 80.
-"""
-
-import os
-import random
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
+"""Malformed input and pastes on standard input in a pseudo-terminal end nothing, and pastes are no keys."""
 
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, leave
+from tests.dynatui.pty_terminal import Start, Terminal, leave
+from tests.dynatui.screen.random_input import ESCAPE
 
-STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "80"))
-LONGEST = 12
-DOORS = b"q\x03\x1a\x10"
-BYTES = bytes(byte for byte in range(256) if byte not in DOORS)
-SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
-CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
-ESCAPE = "\x1b[27u"
 HELP = "arrow keys, j k g G scroll"
 UNKNOWN = b"\x11\x1b[113;5u"
 MALFORMED = (
@@ -73,41 +58,3 @@ def test_two_recordings_side_by_side_survive_it_too(start: Start, recording: str
     terminal.play("space", b"\xff", PASTES[0], UNKNOWN, b"?", "Runs are")
     terminal.send(ESCAPE)
     leave(terminal)
-
-
-def strings(seed: int, count: int) -> Iterator[bytes]:
-    chosen = random.Random(seed)
-    while count:
-        alphabet = chosen.choice((BYTES, BYTES[:125], SEQUENCE))
-        string = bytes(chosen.choices(alphabet, k=chosen.randint(1, LONGEST)))
-        if alphabet is SEQUENCE:
-            string = b"\x1b" + string
-        if not any(code in string for code in CODED):
-            count -= 1
-            yield string
-
-
-def assert_answers(terminal: Terminal) -> None:
-    for _ in range(60):
-        terminal.play(f"{ESCAPE * 3}".encode(), 0.1, b"?", 0.2)
-        if "? or esc goes back" in terminal.shown:
-            terminal.send(ESCAPE)
-            return
-        if not terminal.child.isalive():
-            break
-    pytest.fail(f"it does not answer any more; the screen is\n{terminal.shown}")
-
-
-def test_random_bytes_neither_end_nor_stop_it(start: Start, tmp_path: Path) -> None:
-    terminal = start("-c", script('record = Path("run.jsonl")'), size=(120, 40))
-    terminal.wait_for(" w1")
-    for number, string in enumerate(strings(11, STRINGS), 1):
-        terminal.send(string)
-        terminal.read(0.01)
-        if number % 80 == 40:
-            assert_answers(terminal)
-    assert_answers(terminal)
-    terminal.send("q")
-    assert terminal.end(within_s=30) == 0
-    assert_left_clean(terminal)
-    assert not any("Traceback" in log.read_text() for log in tmp_path.rglob("*.log"))

@@ -41,40 +41,44 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     }[request.param]
 
 
-def stopped(terminal: Terminal, order: str, times: int) -> None:
+def wrote(terminal: Terminal, code: bytes, times: int) -> bool:
+    """Waits until this has been written so many times."""
+    return terminal.wait_until(lambda: terminal.written.count(code) == times)
+
+
+def stopped(terminal: Terminal, order: str, times: int) -> bool:
     terminal.send(order)
-    assert terminal.wait_until(lambda: terminal.written.count(STOPPED.encode()) == times)
-
-
-def entered(terminal: Terminal, times: int) -> bool:
-    return terminal.wait_until(lambda: terminal.written.count(ENTER) == times)
+    return wrote(terminal, STOPPED.encode(), times)
 
 
 def filled(terminal: Terminal) -> set[int]:
     return {number for number, row in enumerate(terminal.rows) if row.strip()}
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_screen_in_the_background_waits_for_fg_or_is_killed(start: Start, job: Job, *, killed: bool) -> None:
+def test_a_screen_in_the_background_waits_for_fg(start: Start, job: Job) -> None:
     terminal = start("-m", "tests.dynatui.one_job_shell", IN_BACKGROUND, *job.arguments, size=(120, 40))
     terminal.wait_for(STOPPED)
-    stopped(terminal, "bg\n", 2)
+    assert stopped(terminal, "bg\n", 2)
     assert ENTER not in terminal.written
     terminal.send("fg\n")
     terminal.wait_for(job.shows)
-    stopped(terminal, "\x1a", 3)
-    if killed:
-        terminal.send("kill\n")
-        assert terminal.end() == 128 + signal.SIGTERM
-        assert_left_clean(terminal)
-        return
-    stopped(terminal, "bg\n", 4)
+    assert stopped(terminal, "\x1a", 3)
+    assert stopped(terminal, "bg\n", 4)
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     terminal.send("fg\n")
-    assert entered(terminal, 2)
+    assert wrote(terminal, ENTER, 2)
     terminal.wait_for(job.shows)
     leave(terminal, screens=2)
     assert edits_lines(terminal), "the modes are not those in which the shell read its orders"
+
+
+def test_a_stopped_screen_can_be_killed(start: Start, recording: str) -> None:
+    terminal = start("-m", "tests.dynatui.one_job_shell", "-m", "dynatui", "replay", recording)
+    terminal.wait_for("tokens a round")
+    assert stopped(terminal, "\x1a", 1)
+    terminal.send("kill\n")
+    assert terminal.end() == 128 + signal.SIGTERM
+    assert_left_clean(terminal)
 
 
 def test_stops_of_every_kind_give_the_terminal_back_and_what_was_erased_is_drawn_again(start: Start, job: Job) -> None:
@@ -84,12 +88,12 @@ def test_stops_of_every_kind_give_the_terminal_back_and_what_was_erased_is_drawn
     before = filled(terminal)
     terminal.send("\x1a")
     for times in (1, 2):
-        assert terminal.wait_until(lambda: terminal.written.count(LEAVE) == times)  # noqa: B023 - used at once
+        assert wrote(terminal, LEAVE, times)
         terminal.read(0.2)
         assert terminal.written.count(ENTER) == times
         terminal.screen.erase_in_display(2)
         terminal.child.kill(signal.SIGCONT)
-        assert entered(terminal, times + 1)
+        assert wrote(terminal, ENTER, times + 1)
         terminal.wait_for(job.shows)
         assert terminal.wait_until(lambda: filled(terminal) >= before), "every line is drawn again"
         if times == 1:
