@@ -123,7 +123,7 @@ def assert_ended_well(terminal: Terminal, home: Path) -> None:
 
 def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
     terminal = start("-c", script(f'{NO_LEAVING}record = Path("run.jsonl"); engine = EndlessEngine(rounds=150)'))
-    terminal.play(" w1", b"x")
+    terminal.play(" w1", b"x", "files to")
     bombard(terminal, tmp_path, seed=14, strokes=125, resizes=20)
     for string in random_bytes(11, STRINGS):
         terminal.send(string)
