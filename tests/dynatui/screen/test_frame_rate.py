@@ -123,13 +123,14 @@ async def test_the_answer_to_a_frame_draws_what_came_meanwhile_without_waiting_f
         assert beats.shows_the_newest()
 
 
-async def test_the_answer_to_a_frame_draws_nothing_if_nothing_waited_for_it() -> None:
+async def test_the_answer_to_a_frame_draws_nothing_if_nothing_waited_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with beating() as beats:
         await beats.beat(busy=False)
-        beats.source.records.append(tree_round(beats.told, " unseen"))
+        drawn = list[float]()
+        monkeypatch.setattr(beats.app, "paint", lambda _, now, **__: drawn.append(now))
         beats.app.post_message(Answered())
         await beats.see()
-        assert "unseen" not in beats.shown[-1]
+        assert drawn == []
 
 
 async def test_a_key_that_is_pressed_while_a_frame_is_on_its_way_takes_effect_with_the_next_frame() -> None:

@@ -78,10 +78,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
 @pytest.mark.wall_time
 def test_a_screen_costs_no_more_than_it_may(tmp_path: Path) -> None:
     fps, bar = SCREENS[SIZE]
-    found = cost(steady_recording(tmp_path, 1.0), SIZE, "braille", fps, 1.0)
+    found = cost(steady_recording(tmp_path, 2.0), SIZE, "braille", fps, 2.0)
     assert found.bytes_per_second <= bar.bytes_per_second
     assert found.reference_tasks_per_frame <= BUSY_MACHINE * bar.reference_tasks_per_frame
-    assert found.frames > fps / 2, "it was drawn at all"
+    assert found.frames > fps, "it was drawn at all"
 
 
 def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
