@@ -93,8 +93,11 @@ def _prompt(race: RunFold) -> tuple[int, ...]:
 def _change(method: str, pairs: Iterable[Pair], coverage: float) -> Change:
     both = [(a, b) for a, b in pairs if method in a.tallies and method in b.tallies]
     beside_ar = method != "ar" and all("ar" in race.tallies for pair in both for race in pair)
-    read = _speedups(method, both) if beside_ar else _rates(method, both)
-    found = change(read, coverage)
+
+    def speed(race: RunFold) -> Speedup:
+        return race.speedup_of(method) if beside_ar else Speedup(race.figures()[method].tokens_per_second)
+
+    found = change([(speed(a), speed(b)) for a, b in both], coverage)
     reason: str | None = found.reason
     if not beside_ar:
         reason = reason or "not judged: load of the machine would look the same"
@@ -111,17 +114,6 @@ def _change(method: str, pairs: Iterable[Pair], coverage: float) -> Change:
         compared_texts=len(texts),
         different_texts=sum(texts),
     )
-
-
-def _speedups(method: str, pairs: Iterable[Pair]) -> list[tuple[Speedup, Speedup]]:
-    return [(a.speedup_of(method), b.speedup_of(method)) for a, b in pairs]
-
-
-def _rates(method: str, pairs: Iterable[Pair]) -> list[tuple[Speedup, Speedup]]:
-    return [
-        (Speedup(a.figures()[method].tokens_per_second), Speedup(b.figures()[method].tokens_per_second))
-        for a, b in pairs
-    ]
 
 
 def _verdict(found: Speedup) -> Verdict:

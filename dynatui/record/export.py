@@ -52,7 +52,13 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
     """Makes `folder`; if None, a folder named by time in the working directory, else in the recordings folder."""
     if folder is not None:
-        return _created(folder)
+        try:
+            _new(folder)
+        except FileExistsError:
+            raise ExportError(f"{shortened(folder)} exists already and is not overwritten; give a new name") from None
+        except OSError as error:
+            raise _unwritable(folder, error) from None
+        return folder
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     for parent in (Path.cwd, recordings_folder):
         try:
@@ -116,10 +122,6 @@ def _if_reported(value: Callable[[Round], int]) -> Callable[[Round], int | None]
     return lambda event: None if event.draft_forwards is None else value(event)
 
 
-def _knob(name: str, event: Round) -> object:
-    return getattr(event.knobs, name, None)
-
-
 ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
     "method": lambda event: _text(event.method),
     **{name: attrgetter(name) for name in ("round", "position", "t")},
@@ -127,7 +129,9 @@ ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
     "accepted": _if_reported(lambda event: len(event.accepted)),
     "committed": lambda event: len(event.committed),
     **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s", "stalled_s", "waited_s")},
-    **{name: partial(_knob, name) for name in ("tau_h", "tau_l", "d0")},
+    "tau_h": lambda event: event.knobs and event.knobs.tau_h,
+    "tau_l": lambda event: event.knobs and event.knobs.tau_l,
+    "d0": lambda event: event.knobs and event.knobs.d0,
 }
 
 
@@ -137,16 +141,6 @@ def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     table.writerow(head)
     table.writerows([str(value).lower() if isinstance(value, bool) else value for value in row] for row in rows)
     return out.getvalue()
-
-
-def _created(target: Path) -> Path:
-    try:
-        _new(target)
-    except FileExistsError:
-        raise ExportError(f"{shortened(target)} exists already and is not overwritten; give a new name") from None
-    except OSError as error:
-        raise _unwritable(target, error) from None
-    return target
 
 
 def _unwritable(path: Path, error: OSError) -> ExportError:

@@ -67,12 +67,11 @@ class SettingReport(msgspec.Struct, frozen=True, kw_only=True):
         a, b, seen = dict(found.pair.a.knobs), dict(found.pair.b.knobs), found.comparison
         differing = {name: value for name, value in b.items() if a.get(name) != value}
         method, before = found.pair.b.method, {name: a[name] for name in differing if name in a}
+        so_far = cls(method=method, knobs=differing, knobs_of_a=before, blocks=found.blocks)
         if seen is None:
-            return cls(method=method, knobs=differing, knobs_of_a=before, blocks=found.blocks)
-        return cls(
-            method=method,
-            knobs=differing,
-            knobs_of_a=before,
+            return so_far
+        return msgspec.structs.replace(
+            so_far,
             blocks=seen.blocks,
             verdict=seen.verdict,
             tokens_per_round=seen.b.tokens / seen.b.rounds,

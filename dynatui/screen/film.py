@@ -1,6 +1,6 @@
 """An asciicast of a run: the screen's panels, drawn for every round in a thread that shares no state with the app."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from textual.geometry import Region
@@ -41,28 +41,28 @@ def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
 
 
 def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[float, str]]:
-    panels = [_Panel(still, play.size) for still in play.stills]
+    panels = [_drawn(still, play.size) for still in play.stills]
     rounds, shown, opening = moments[-1].state.rounds, Shown(play.size), _CURSOR_OFF
     for moment in moments:
         frame, scene = Frame(shown), scene_at(play.scene, moment.state, rounds)
         if opening:
             frame.clear(RESET)
         for panel in panels:
-            panel.show(scene, frame)
+            panel(scene, frame)
         yield moment.seconds, f"{opening}{frame.text()}"
         opening = ""
 
 
-class _Panel:
-    def __init__(self, still: Still, size: tuple[int, int]) -> None:
-        # A TextPanel stores what it drew last, so the film needs its own instance.
-        self._draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
-        self._still = still
-        self._visible = still.region.intersection(Region(0, 0, *size))
+def _drawn(still: Still, size: tuple[int, int]) -> Callable[[Scene, Frame], None]:
+    """Draws the panel of a scene into a frame."""
+    # A TextPanel stores what it drew last, so the film needs its own instance.
+    draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
+    left, top, width, height = still.region.intersection(Region(0, 0, *size))
 
-    def show(self, scene: Scene, frame: Frame) -> None:
-        still, (left, top, width, height) = self._still, self._visible
-        picture = self._draw(scene, still.region.width, still.region.height)
+    def show(scene: Scene, frame: Frame) -> None:
+        picture = draw(scene, still.region.width, still.region.height)
         rows = [fitted(row, still.region.width, scene) for row in [*picture, *[()] * height][:height]]
         for y, row in enumerate(rows):
             frame.put(in_looks(fit(row, width), still.looks), left, top + y)
+
+    return show

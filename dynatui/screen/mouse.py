@@ -66,10 +66,13 @@ def click(screen: Screen, press: Press) -> None:
             if (rounds := timeline.hit(screen.scene, size[0], x)) is not None:
                 time.scrub_to(screen, rounds)
         case "text":
-            _inspected(screen, screen.text_panel.token_at(x, y))
+            if (place := screen.text_panel.token_at(x, y)) is not None:
+                mode: Mode = "search" if screen.scene.mode == "search" else "inspect"
+                view.look_at_token(screen, place, mode=mode, panel="text")
         case chosen if chosen in _PANELS:
             view.panel(screen, _PANELS[chosen])
-            _watched(screen, race.lane_at(screen.scene, size, y) if chosen == "race" else None)
+            if chosen == "race" and (method := race.lane_at(screen.scene, size, y)) is not None:
+                screen.watch_method(method)
     screen.draw(everything=True)
 
 
@@ -85,14 +88,3 @@ def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
     if hit and screen.knob_editor:
         screen.change_view(slider=hit[0])
         knobs.turn_to(screen, *hit)
-
-
-def _watched(screen: Screen, method: str | None) -> None:
-    if method is not None:
-        screen.watch_method(method)
-
-
-def _inspected(screen: Screen, place: int | None) -> None:
-    if place is not None:
-        mode: Mode = "search" if screen.scene.mode == "search" else "inspect"
-        view.look_at_token(screen, place, mode=mode, panel="text")

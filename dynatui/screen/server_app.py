@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from decoder.errors import DecoderError
-from dynatui.render import server, status
 from dynatui.render import server as panels
+from dynatui.render import status
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
 from dynatui.render.server_load import loads, speedups
@@ -35,7 +35,7 @@ DrawSized: TypeAlias = Callable[[ServerState, ServerView, Size], Rows]
 
 
 def _totals(state: ServerState, _look: ServerView, size: Size) -> Rows:
-    return server.answer(state, size) if state.request or state.answer else panels.totals(state, size)
+    return panels.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
 class ServerApp(PanelApp):

@@ -45,7 +45,7 @@ class EndlessEngine:
     """A fake engine that decodes `rounds` rounds per prompt; by default practically endless."""
 
     rounds: int = 1_000_000
-    pause_s: float = 0.001
+    pause_s: float = 0.004
     foreign: Callable[[Event], Event] = lambda event: event
     """Changes each event, for example to that of a hostile model."""
     report: str = "loading nothing"

@@ -20,11 +20,13 @@ import pytest
 
 from benchmarks.terminal import STATUS, Responder
 from decoder.events import Base, encode
-from dynatui.terminal.output import modes_of
+from dynatui.terminal.output import QUESTION, modes_of
 from tests.dynatui.warm_python import WarmPython
 
 ROOT = Path(__file__).parents[2]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+FRAME = QUESTION.encode()
+"""The program's question after each frame."""
 _ON_AND_OFF = (1000, 1003, 1004, 1006, 1015, 2004)
 """Modes for mouse, focus and paste that Textual sets and must reset."""
 _AT_ONCE = 512
@@ -66,6 +68,13 @@ class Terminal:
     def read(self, seconds: float = 0.05) -> str:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._take(0.02):
+            pass
+        return self.shown
+
+    def read_frame(self, at_most_s: float) -> str:
+        """Reads until the program has drawn another frame, or for so many seconds if it draws none."""
+        end, frames = time.monotonic() + at_most_s, self.written.count(FRAME)
+        while time.monotonic() < end and self.written.count(FRAME) == frames and self._take(0.02):
             pass
         return self.shown
 

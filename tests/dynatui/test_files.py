@@ -21,14 +21,14 @@ def pipe(tmp_path: Path) -> Path:
 
 
 def test_a_writer_that_comes_soon_is_waited_for_and_may_be_slow(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(files, "PATIENCE_S", 0.5)
 
     def write() -> None:
         with pipe.open("wb") as out:
-            time.sleep(1.2)
+            time.sleep(0.6)
             out.write(b"x" * 2**17)
 
-    writer = threading.Timer(0.2, write)
+    writer = threading.Timer(0.1, write)
     writer.start()
     with opened(pipe) as file:
         assert file.read() == b"x" * 2**17
@@ -64,7 +64,7 @@ def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) ->
 def test_a_substituted_process_is_read(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from dynatui.files import opened; "
     code += "print(opened(Path(sys.argv[1])).read())"
-    shell = 'exec "$0" -c "$1" <(sleep 0.3; echo one; sleep 0.3; echo two)'
+    shell = 'exec "$0" -c "$1" <(sleep 0.1; echo one; sleep 0.1; echo two)'
     asked = ["bash", "-c", shell, sys.executable, code]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "b'one\\ntwo\\n'\n"

@@ -18,25 +18,28 @@ from dynatui.render.cards import cards
 from dynatui.render.headline import compared
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.inspect import inspect
+from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
+from dynatui.render.status import status
 from dynatui.render.tree import tree
 from dynatui.render.versus import table
 from dynatui.render.words import WHY_BY_DESIGN
 from dynatui.render.work import times_table
 from dynatui.report.replay import replay_page
-from dynatui.result import BY_DESIGN
+from dynatui.result import BY_DESIGN, interval, result, times_plain
 from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.source import Conditions, met, readable_speed
 from dynatui.state import turn_effect
-from dynatui.state.run_state import RunState, apply
+from dynatui.state.run_state import Prompt, Record, RunState, apply
 from tests.dynatui.places import PLACES, after, printed, scene
 from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, raced, run, state_of, story, tree_round
+from tests.dynatui.several_texts import session, text
 
-TREES, PLAIN = 30, 45
+TREES, PLAIN, COUNT = 30, 45, 3
 SPEEDS = ("headline", "tile", "race", "prompts", "exit summary", "transcript", "table of figures", "page")
 
 
@@ -64,10 +67,44 @@ on_a_busy_machine = pytest.mark.parametrize("events", [BUSY, OLD], ids=["busy", 
 
 
 @pytest.mark.parametrize("place", SPEEDS)
-def test_every_place_has_the_same_figure(place: str) -> None:
+def test_every_place_has_the_same_figure_which_is_pooled_over_several_texts(place: str) -> None:
     value = scene(QUIET).state.figures()["dynatree"].speedup
     assert value == pytest.approx(3 / 1.4, rel=0.05)
     assert short(value) in PLACES[place](QUIET)
+    for texts in (1, COUNT) if place not in ("table of figures", "page") else ():
+        pooled = scene(session(texts)).state.pooled()["dynatree"].speedup
+        assert short(pooled) in PLACES[place](session(texts))
+        assert texts == 1 or short(pooled) != short(scene(session(texts)).state.figures()["dynatree"].speedup)
+
+
+def test_texts_that_were_decoded_again_count_in_the_totals_of_the_prompts_too() -> None:
+    first, *events = text(1)
+    again: list[Record] = [Prompt(1, COUNT), structs.replace(first, started_at="later"), *events]
+    looked = scene([*session(COUNT), *again])
+    totals = lines(prompts(looked, 116, 12))
+    pooled = interval(looked.state.pooled()["dynatree"])
+    assert f"{COUNT + 1} texts under these settings; x plain {pooled}" in "\n".join(totals)
+
+
+def test_its_interval_stands_beside_it_where_there_is_room() -> None:
+    looked, found = after(session(COUNT))
+    entry = looked.state.pooled()["dynatree"]
+    exact = interval(entry)
+    assert re.fullmatch(r"\(\d\.\d\d to \d\.\d\d\)", exact)
+    pages = [lines(status(looked, 200, 1)), lines(cards(looked, 200, 3)), lines(prompts(looked, 116, 12))]
+    pages += [lines(race(looked, 160, 9)), printed(session(COUNT))[1].splitlines(), summary_lines(found)]
+    assert all(exact in "\n".join(page) for page in (*pages, result(looked.state.race)))
+    assert f"{exact} plain decoding" in lines(cards(looked, 300, 3))[1]
+    assert times_plain(entry)[0].endswith(f"{exact} the speed of plain decoding")
+
+
+def test_a_narrow_table_of_the_result_leaves_out_its_last_columns() -> None:
+    race_of_all = scene(session(COUNT)).state.race
+    for width in range(30, 100):
+        rows = result(race_of_all, width)
+        assert max(map(len, rows)) <= width
+        assert rows[0].split()[:2] == ["method", "x"]
+    assert result(race_of_all)[0].endswith("texts")
 
 
 @on_a_busy_machine

@@ -43,6 +43,8 @@ def _in_ascii(app: App[Any]) -> bool:
 class Modal(ModalScreen[T]):
     """A page that only closes itself: a key press that is still queued when it closes does not close the page below."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "app.leave", "quit", show=False, priority=True)]
+
     def on_mount(self) -> None:
         self.set_class(_in_ascii(self.app), "in-ascii")
 
@@ -64,7 +66,6 @@ class _PageText(Static):
 class Page(Modal[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "close", show=False),
-        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
         Binding("j", "scroll(1)", "down", show=False),
         Binding("k", "scroll(-1)", "up", show=False),
         Binding("g", "scroll_to(0)", "beginning", show=False),
@@ -122,7 +123,6 @@ class EditScreen(Modal[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
         Binding("ctrl+r,ctrl+s,f5", "run", "run it", show=False, priority=True),
-        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
@@ -155,10 +155,7 @@ class EditScreen(Modal[str | None]):
 class SearchScreen(Modal[str | None]):
     """Returns the typed words, or None if cancelled."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
-        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave it", show=False, priority=True)]
 
     def __init__(self, before: str, placeholder: str) -> None:
         super().__init__()
@@ -182,7 +179,6 @@ class ThemeScreen(Modal[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
-        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
         Binding("j", "move(1)", "down", show=False),
         Binding("k", "move(-1)", "up", show=False),
     ]

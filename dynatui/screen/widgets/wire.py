@@ -158,7 +158,7 @@ class Frame:
         after = _cells(row)[: max(0, self._shown.width - column)]
         shown = self._shown.rows[line]
         for start, end in _changes(shown[column : column + len(after)], after):
-            if _is_whole(after):
+            if isinstance(after[0][0], tuple):  # a row that is sent whole
                 self._add(line, column, row)
             else:
                 for at, text, look in self._segments(after[start:end]):
@@ -231,14 +231,12 @@ def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
 def scrolled(before: Sequence[Row], after: Sequence[Row]) -> int:
     """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
-        same = sum(old == new and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
+        same = sum(
+            old == new and any(text.strip() for text, _ in new) for old, new in zip(before[rows:], after, strict=False)
+        )
         if same >= _WORTH_SCROLLING:
             return rows
     return 0
-
-
-def _is_blank(row: Row) -> bool:
-    return all(text.strip() == "" for text, _ in row)
 
 
 def _cells(row: Looks) -> list[Cell]:
@@ -250,10 +248,6 @@ def _cells(row: Looks) -> list[Cell]:
         blank: Cell = (" ", look.of_blanks)
         cells += [blank if sign == " " else (sign, look) for sign in part]
     return cells
-
-
-def _is_whole(cells: Sequence[Cell]) -> bool:
-    return isinstance(cells[0][0], tuple)
 
 
 def _changes(before: Sequence[Cell | None], after: Sequence[Cell]) -> Iterator[tuple[int, int]]:

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.errors import RecordingError
-from decoder.events import Base, Run, encode
+from decoder.events import Base, encode
 from dynatui import files
 from dynatui.record import reader, recording, server_recording
 from dynatui.record.reader import read_events
@@ -280,14 +280,6 @@ def test_what_cannot_be_read_or_holds_no_complete_event_is_refused(path: Path, m
     monkeypatch.setattr(reader, "LONGEST_LINE", 1000)
     path.write_bytes(encode(run()) + b" " * 5000)
     assert "line 2 is longer than any event" in refusal(path)
-
-
-def test_runs_keep_their_methods_apart(path: Path) -> None:
-    record(path, story(methods=("linear", "ar")) + story(methods=("fixed", "ar")))
-    assert [set(event.methods) for event in read_events(path) if isinstance(event, Run)] == [
-        {"linear", "ar"},
-        {"fixed", "ar"},
-    ]
 
 
 def test_a_recording_begins_with_the_run_so_far_or_waits_for_one(path: Path) -> None:

@@ -14,6 +14,7 @@ from textual.screen import Screen
 from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
 
+ESCAPE = "\x1b[27u"
 SPECIAL = {
     "left": "\x1b[D",
     "right": "\x1b[C",
@@ -23,7 +24,7 @@ SPECIAL = {
     "shift+right": "\x1b[1;2C",
     "home": "\x1b[H",
     "end": "\x1b[F",
-    "escape": "\x1b[27u",
+    "escape": ESCAPE,
     "enter": "\r",
     "tab": "\t",
     "shift+tab": "\x1b[Z",
@@ -54,6 +55,11 @@ _JUNK = (
 )
 _UNUSUAL = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
 LARGEST = (300, 100)
+_LONGEST = 12
+_BYTES = bytes(byte for byte in range(256) if byte not in b"q\x03\x1a\x10")
+_SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
+_CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
+"""Parts of sequences that are keys by their codes: q, ctrl+c, ctrl+z and ctrl+p."""
 
 
 def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
@@ -73,6 +79,19 @@ def sizes(seed: int, count: int) -> Iterator[tuple[int, int]]:
     for _ in range(count):
         width, height = LARGEST
         yield max(1, int(width ** chosen.random())), max(1, int(height ** chosen.random()))
+
+
+def random_bytes(seed: int, count: int) -> Iterator[bytes]:
+    """Strings of arbitrary bytes, many of which begin sequences."""
+    chosen = random.Random(seed)
+    while count:
+        alphabet = chosen.choice((_BYTES, _BYTES[:125], _SEQUENCE))
+        string = bytes(chosen.choices(alphabet, k=chosen.randint(1, _LONGEST)))
+        if alphabet is _SEQUENCE:
+            string = b"\x1b" + string
+        if not any(code in string for code in _CODED):
+            count -= 1
+            yield string
 
 
 def _bursts(chosen: random.Random) -> Iterator[list[str]]:

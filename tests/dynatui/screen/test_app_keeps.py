@@ -12,11 +12,9 @@ from msgspec import json
 from textual.pilot import Pilot
 
 from dynatui.record.reader import Runs, read_events
-from dynatui.screen import run as exit_summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
 from dynatui.screen.protocol import Aside
-from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import story
 
@@ -127,13 +125,6 @@ async def test_an_export_that_cannot_be_written_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_exit_summary_names_what_was_seen() -> None:
-    async with shown([Prompt(1, 1), *story(30)]) as (app, _, _pilot):
-        log, command = app.event_reader.session_log, "dynatui --tau-h 0.8"
-    page = "\n".join(exit_summary.lines(log, command=command, written=[Path("run.jsonl")]))
-    assert all(words in page for words in ("Once upon", "run.jsonl", command))
-
-
 def test_the_end_of_background_work_is_told_with_what_it_raised() -> None:
     fault = ValueError("no")
 
@@ -146,21 +137,6 @@ def test_the_end_of_background_work_is_told_with_what_it_raised() -> None:
         aside.start(act, found.append)
         aside.wait(10)
         assert (aside.busy, found) == (False, [end])
-
-
-def wait(until: threading.Event) -> None:
-    until.wait(10)
-
-
-def test_it_is_busy_until_the_work_is_over() -> None:
-    go_on, aside = threading.Event(), Aside(lambda *_: None)
-    assert not aside.busy
-    aside.start(lambda: wait(go_on), lambda _: None)
-    aside.wait(0.0)
-    assert aside.busy
-    go_on.set()
-    aside.wait(10)
-    assert not aside.busy
 
 
 def test_an_app_that_is_over_is_told_nothing() -> None:

@@ -1,6 +1,10 @@
-"""A hundred or more random sizes and keys during decoding, replay and following: the program stays usable."""
+"""Random sizes, keys and bytes during decoding, replay and following: the program stays usable.
+
+`DYNATUI_RANDOM_STRINGS=10000` sends 10000 random strings of bytes instead of 80.
+"""
 
 import asyncio
+import os
 import random
 from pathlib import Path
 
@@ -15,11 +19,19 @@ from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
 from tests.dynatui.endless_engine import EndlessEngine, script
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, written
-from tests.dynatui.screen.random_input import LARGEST, PAGES, commands_that_stay, random_bursts, sizes
+from tests.dynatui.screen.random_input import (
+    ESCAPE,
+    LARGEST,
+    PAGES,
+    commands_that_stay,
+    random_bursts,
+    random_bytes,
+    sizes,
+)
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
-ESCAPE = "\x1b[27u"
+STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "80"))
 NO_LEAVING = """
 from dynatui.screen.app import DynaApp
 from tests.dynatui.screen.random_input import commands_that_stay
@@ -87,11 +99,14 @@ def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: in
             terminal.read(0.06)  # most keys should reach the opened page
         if number % every == 0 and (new := next(size, None)):
             terminal.resize(*new)
+    assert_answers(terminal, home)
+
+
+def assert_answers(terminal: Terminal, home: Path) -> None:
     terminal.resize(80, 24)
-    for _ in range(40):  # earlier keys may still open pages
-        terminal.send(ESCAPE * 3)
-        terminal.play(0.2, b"?")
-        if "arrow keys, j k g G scroll" in terminal.read(0.3):
+    for _ in range(80):  # earlier keys may still open pages
+        terminal.play(f"{ESCAPE * 3}".encode(), 0.1, b"?", 0.15)
+        if "arrow keys, j k g G scroll" in terminal.shown:
             return
         if not terminal.child.isalive():
             break
@@ -108,8 +123,12 @@ def assert_ended_well(terminal: Terminal, home: Path) -> None:
 
 def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
     terminal = start("-c", script(f'{NO_LEAVING}record = Path("run.jsonl"); engine = EndlessEngine(rounds=150)'))
-    terminal.play(" w1", b"x")
-    bombard(terminal, tmp_path, seed=14, strokes=250, resizes=40)
+    terminal.play(" w1", b"x", "files to")
+    bombard(terminal, tmp_path, seed=14, strokes=125, resizes=20)
+    for string in random_bytes(11, STRINGS):
+        terminal.send(string)
+        terminal.read(0.01)
+    assert_answers(terminal, tmp_path)
     assert_ended_well(terminal, tmp_path)
     assert all(read_events(path) for path in tmp_path.rglob("*.jsonl"))
     assert any(tmp_path.glob("dynatui-*")), "the first key exports"

@@ -10,7 +10,6 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE
@@ -263,11 +262,6 @@ async def test_foreign_names_steer_nothing() -> None:
     async with app.run_test() as pilot:
         await pilot.pause()
         assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(screen_text(app))
-
-
-def test_an_unknown_theme_is_refused() -> None:
-    with pytest.raises(ConfigError, match="theme is 'mud'"):
-        app_at(view=View(theme="mud"))
 
 
 class Shot(NamedTuple):

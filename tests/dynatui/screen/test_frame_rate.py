@@ -30,15 +30,13 @@ def metered(meter: FrameMeter, seconds: float, *, frames: float, late: float) ->
     return meters
 
 
-def test_a_line_that_takes_each_frame_at_once_is_not_called_slow() -> None:
-    meters = metered(FrameMeter(FPS), 10.0, frames=4.0, late=1.0)
-    assert (meters.fps, meters.slow_line) == (FPS, False), "most ticks had nothing to draw"
-
-
-def test_a_line_on_which_frames_wait_is_called_slow_with_the_rate_that_it_takes() -> None:
-    meters = metered(FrameMeter(FPS), 10.0, frames=2.0, late=8.0)
-    assert meters.slow_line
-    assert meters.fps == pytest.approx(2.0)
+@pytest.mark.parametrize(("frames", "late", "fps"), [(4.0, 1.0, FPS), (2.0, 8.0, 2.0)], ids=["at once", "waiting"])
+def test_a_line_on_which_frames_wait_is_called_slow_with_the_rate_that_it_takes(
+    frames: float, late: float, fps: float
+) -> None:
+    meters = metered(FrameMeter(FPS), 10.0, frames=frames, late=late)
+    assert meters.fps == pytest.approx(fps)
+    assert meters.slow_line == (fps < FPS)
 
 
 def test_the_meters_are_means_over_the_last_seconds() -> None:
@@ -106,6 +104,8 @@ async def beating() -> AsyncIterator[Ticking]:
 async def test_while_the_last_frame_is_on_its_way_rounds_are_taken_in_and_none_is_drawn() -> None:
     async with beating() as beats:
         await beats.beat(busy=False)
+        assert beats.shows_the_newest()
+        assert not beats.app.scene.meters.slow_line
         for _ in range(BEATS):
             await beats.beat(busy=True)
         assert len(set(beats.shown)) == 1
@@ -124,13 +124,14 @@ async def test_the_answer_to_a_frame_draws_what_came_meanwhile_without_waiting_f
         assert beats.shows_the_newest()
 
 
-async def test_the_answer_to_a_frame_draws_nothing_if_nothing_waited_for_it() -> None:
+async def test_the_answer_to_a_frame_draws_nothing_if_nothing_waited_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async with beating() as beats:
         await beats.beat(busy=False)
-        beats.source.records.append(tree_round(beats.told, " unseen"))
+        drawn = list[float]()
+        monkeypatch.setattr(beats.app, "paint", lambda _, now, **__: drawn.append(now))
         beats.app.post_message(Answered())
         await beats.see()
-        assert "unseen" not in beats.shown[-1]
+        assert drawn == []
 
 
 async def test_a_key_that_is_pressed_while_a_frame_is_on_its_way_takes_effect_with_the_next_frame() -> None:
@@ -143,11 +144,3 @@ async def test_a_key_that_is_pressed_while_a_frame_is_on_its_way_takes_effect_wi
         beats.app.post_message(Answered())
         await beats.see()
         assert beats.shown[-1] != beats.shown[0]
-
-
-async def test_a_line_that_takes_each_frame_gets_all_of_them() -> None:
-    async with beating() as beats:
-        for _ in range(BEATS):
-            await beats.beat(busy=False)
-            assert beats.shows_the_newest()
-        assert not beats.app.scene.meters.slow_line

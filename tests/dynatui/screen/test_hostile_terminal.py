@@ -27,7 +27,7 @@ def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str,
     seen = list[str]()
     for key in keys:
         terminal.send(key)
-        seen.append(terminal.read(0.15))
+        seen.append(terminal.read_frame(0.15))
     for key, words in pages.items():
         terminal.send(key)
         seen.append(terminal.wait_for(words))
@@ -54,12 +54,18 @@ def assert_shown(seen: str, *names: str) -> None:
         assert f"{name}␛" in seen, f"{name} was never shown"
 
 
-def test_a_hostile_recording_is_shown_in_every_panel_and_never_obeyed(start: Start, tmp_path: Path) -> None:
-    path = written(tmp_path / "hostile.jsonl", [hostile_event(event) for event in story(9)])
+def test_a_hostile_recording_is_shown_in_every_panel_and_neither_obeyed_nor_clicked(
+    start: Start, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "hostile.jsonl", [renamed(hostile_event(event)) for event in story(4)])
     terminal = replaying(start, path)
-    terminal.wait_for("TEXT␛")
-    seen = toured(terminal)
-    assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET")
+    terminal.play("ended", 0.4, b"a", "PRESS")
+    line = next(place for place, row in enumerate(terminal.rows) if "PRESS" in row)
+    column = terminal.rows[line].index("PRESS")
+    for x in range(column - 18, column + 6):
+        terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
+    seen = terminal.wait_for("INSPECT") + toured(terminal)
+    assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET", "dy", "ar")
     leave_unharmed(terminal)
     assert_shown(terminal.afterwards, "PROMPT")
 
@@ -87,7 +93,9 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), {"y": BACK, "B": BACK})
     terminal.send("E")
     seen += terminal.wait_for("ASKED␛")
-    close(terminal, "Edit the prompt")
+    terminal.send("\x1b[200~PASTED\x1b[31m\x07[/x]\x9b\u202e\x1b[201~typed\x12")
+    assert terminal.wait_until(lambda: "Edit the prompt" not in terminal.shown)
+    terminal.wait_for("TEXT␛")
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
     leave(terminal)
@@ -96,35 +104,6 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     assert_shown(terminal.afterwards, "PROMPT", "FOLDER")
     modes = {path.stat().st_mode & 0o77 for path in folder.rglob("*") if path.is_file()}
     assert modes == {0}, "recordings and exports are their owner's alone"
-
-
-def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
-    terminal = start("-c", script(LIVE), size=FULL)
-    terminal.play("TEXT␛", b"E", "Edit the prompt")
-    terminal.send("\x1b[200~PASTED\x1b[31m\x07[/x]\x9b\u202e\x1b[201~typed\x12")
-    terminal.wait_for("TEXT␛")
-    leave_unharmed(terminal)
-
-
-def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
-    path = written(tmp_path / "run.jsonl", [hostile_event(event) for event in story(2)])
-    terminal = replaying(start, path)
-    terminal.play("ended", 0.4, b"a", "PRESS")
-    line = next(place for place, row in enumerate(terminal.rows) if "PRESS" in row)
-    column = terminal.rows[line].index("PRESS")
-    for x in range(column - 18, column + 6):
-        terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
-    terminal.wait_for("INSPECT")
-    assert terminal.child.isalive()
-    leave_unharmed(terminal)
-
-
-def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
-    path = written(tmp_path / "run.jsonl", [renamed(event) for event in story(4)])
-    terminal = replaying(start, path)
-    seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), {})
-    assert_shown(seen, "dy", "ar")
-    leave_unharmed(terminal)
 
 
 def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
@@ -146,19 +125,20 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
     leave_unharmed(terminal, 2)
 
 
-@pytest.mark.parametrize(("fault", "code"), [("ModelError", 3), ("RuntimeError", 3)])
-def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
-    failing = f"""
+FAILING = """
 from tests.dynatui.hostile_text import hostile
 def load(report, progress):
     report(hostile("REPORT"))
-    raise {fault}(hostile("FAULT"))
+    raise RuntimeError(hostile("FAULT"))
 engine.load = load
 """
-    terminal = start("-c", script(failing), size=FULL)
+
+
+def test_hostile_errors_are_shown_and_never_obeyed(start: Start) -> None:
+    terminal = start("-c", script(FAILING), size=FULL)
     seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), {})
     assert_shown(seen, "FAULT")
-    leave_unharmed(terminal, code)
+    leave_unharmed(terminal, 3)
 
 
 LINES = """

@@ -40,7 +40,6 @@ from tests.dynatui.scripted_runs import HOSTILE, ScriptedSource, run, story, tre
 from tests.dynatui.turned_runs import turned
 
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
-STEPS = {"n": 1, "N": -1, "R": 0}
 PROMPTS = ("Once upon", "A ship sailed", f"The moon{HOSTILE} rose", "Rain fell", "The ship sank")
 
 
@@ -89,18 +88,16 @@ async def test_pages_scroll_with_the_keys_of_vim_and_less() -> None:
         assert heights == [1, 2, 1, page.max_scroll_y, 0]
 
 
-@pytest.mark.parametrize(
-    ("name", "key", "page"), [("help", "?", HelpScreen), ("break_on", "B", BreakScreen), ("command", "y", TextPage)]
-)
-async def test_a_page_is_closed_by_the_key_that_opened_it_wherever_that_is(
-    name: str, key: str, page: type[Page]
-) -> None:
-    for keys, cap in ((KEYMAP, key), (KEYMAP.rebound({name: ["f6"]}), "f6")):
-        async with shown(view=View(keys=keys)) as (app, _, pilot):
-            app.command_line = lambda: "dynatui"
+async def test_a_page_is_closed_by_the_key_that_opened_it_wherever_that_is() -> None:
+    pages: dict[str, type[Page]] = {"f6": HelpScreen, "f7": BreakScreen, "f8": TextPage}
+    keys = KEYMAP.rebound({name: [cap] for name, cap in zip(("help", "break_on", "command"), pages, strict=True)})
+    async with shown(view=View(keys=keys)) as (app, _, pilot):
+        app.command_line = lambda: "dynatui --tau-h 0.8"
+        for cap, page in pages.items():
             for is_open in (True, False):
                 await pilot.press(cap)
                 assert isinstance(app.screen, page) is is_open
+        assert app.clipboard == "dynatui --tau-h 0.8"
 
 
 async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_shows_it() -> None:
@@ -118,22 +115,9 @@ async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_show
             assert app.is_running is running
 
 
-async def test_quick_keys_close_a_page_once() -> None:
+async def test_a_page_closes_itself_alone_and_once_however_often_and_wherever_it_is_asked_to() -> None:
     async with shown() as (app, _, pilot):
-        for number, key in enumerate(("?", "B", "/", "E", "ctrl+p"), 1):
-            await pilot.press(key)
-            page = app.screen
-            page.dismiss()
-            page.dismiss()
-            await pilot.pause()
-            assert len(app.screen_stack) == 1
-            await pilot.press("k")
-            assert app.scene.place.round == 6 - number, key
-
-
-async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterwards() -> None:
-    async with shown() as (app, _, pilot):
-        for key in ("?", "B", "/", "E"):
+        for number, key in enumerate(("?", "B", "/", "E"), 1):
             await pilot.press(key)
             page = app.screen
             app.action_command_palette()
@@ -141,22 +125,27 @@ async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterw
             palette = app.screen
             page.dismiss()
             await pilot.pause()
-            assert app.screen is palette, "only the page itself closes"
-            await pilot.press("escape")
-            assert app.screen is page
-            await pilot.press("escape")
+            assert app.screen is palette
+            for still in (palette, page):
+                assert app.screen is still
+                still.dismiss()
+                still.dismiss()
+                await pilot.pause()
             assert len(app.screen_stack) == 1
+            await pilot.press("k")
+            assert app.scene.place.round == 6 - number, key
 
 
-@pytest.mark.parametrize("key", STEPS)
-@pytest.mark.parametrize("size", [FULL, SMALL, (39, 9)])
-async def test_a_run_that_is_not_recorded_is_left_by_the_second_press(key: str, size: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("key", "step", "size"), [("n", 1, FULL), ("N", -1, SMALL), ("R", 0, (39, 9))])
+async def test_a_run_that_is_not_recorded_is_left_by_the_second_press(
+    key: str, step: int, size: tuple[int, int]
+) -> None:
     async with shown(size=size) as (app, source, pilot):
         await pilot.press(key)
         assert source.steps == []
         assert f"not recorded: {key} again leaves this run" in screen_text(app)
         await pilot.press(key)
-        assert source.steps == [STEPS[key]]
+        assert source.steps == [step]
         assert "not recorded" not in screen_text(app)
 
 
@@ -311,13 +300,13 @@ test_transcript = transcripts(
 )
 
 
-async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
-    await pilot.press("ctrl+p")
+async def listed(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
+    """Lines of the open palette that are found by the words."""
     app.screen.query_one(Input).value = words
-    await pilot.pause(0.1)
+    await pilot.pause()
     await pilot.app.workers.wait_for_complete()
-    listed = app.screen.query_one(CommandList)
-    return [str(listed.get_option_at_index(place).prompt) for place in range(listed.option_count)]
+    found = app.screen.query_one(CommandList)
+    return [str(found.get_option_at_index(place).prompt) for place in range(found.option_count)]
 
 
 FIRST = {
@@ -337,12 +326,12 @@ FIRST = {
 
 async def test_the_palette_finds_a_command_by_the_word_that_one_would_type() -> None:
     async with shown() as (app, _, pilot):
+        await pilot.press("ctrl+p")
         for words, first in FIRST.items():
-            lines = await found(pilot, app, words)
+            lines = await listed(pilot, app, words)
             assert set(first) <= {line.splitlines()[0] for line in lines[:3]}, words
-            await pilot.press("escape")
         before = app.theme
-        await found(pilot, app, "dark")
+        await listed(pilot, app, "dark")
         await pilot.press("enter", "down", "enter")
         assert app.theme != before, "a command that was found by its help is run"
 
@@ -350,7 +339,8 @@ async def test_the_palette_finds_a_command_by_the_word_that_one_would_type() -> 
 async def test_the_palette_shows_every_key_as_the_settings_have_it() -> None:
     keys = KEYMAP.rebound({"pause": ["f5", "["], "tau_h_down": [], "theme": []})
     async with shown(view=View(keys=keys)) as (app, _, pilot):
-        heads = {line.splitlines()[0].rstrip() for line in await found(pilot, app, "")}
+        await pilot.press("ctrl+p")
+        heads = {line.splitlines()[0].rstrip() for line in await listed(pilot, app, "")}
         assert {"pause   f5 [", "theme", "mask   t", "scrub: back   ←", "back   esc"} <= heads
         assert len(heads) == len(list(keys.commands))
 
@@ -372,15 +362,14 @@ def test_of_the_help_only_lines_with_all_of_the_words_are_left_and_no_empty_head
     assert not set("\x1b\x07\x9b\u202e\r") & set(printed(KEYMAP, HOSTILE)), "what was typed is cleaned"
 
 
-@pytest.mark.parametrize(("keys", "cap"), [(KEYMAP, "/"), (KEYMAP.rebound({"search": ["f6"]}), "f6")])
-async def test_words_are_found_on_the_help_page_as_in_the_text(keys: Keymap, cap: str) -> None:
-    async with shown(view=View(keys=keys), size=(80, 24)) as (app, _, pilot):
-        await pilot.press("?", cap, *"theme", "escape")
+async def test_words_are_found_on_the_help_page_as_in_the_text() -> None:
+    async with shown(view=View(keys=KEYMAP.rebound({"search": ["f6"]})), size=(80, 24)) as (app, _, pilot):
+        await pilot.press("?", "f6", *"theme", "escape")
         assert isinstance(app.screen, HelpScreen), "a search that is given up leaves it as it was"
         await pilot.press("G")
         page = app.screen.query_one(VerticalScroll)
         full = page.max_scroll_y
-        await pilot.press(cap)
+        await pilot.press("f6")
         assert isinstance(app.screen, SearchScreen)
         await pilot.press(*"theme", "enter")
         assert isinstance(app.screen, HelpScreen)

@@ -117,13 +117,6 @@ def test_what_is_in_force_is_no_longer_wanted() -> None:
     assert editor.pending(at()) == {}
 
 
-def test_steps_add_up_to_the_value_that_people_write() -> None:
-    editor, engine = edited()
-    for step in (-0.05,) * 8 + (0.05,) * 9:
-        editor.move("tau_h", step, at())
-    assert engine.rules.tau_h == 0.95
-
-
 def test_undo_goes_back_turn_by_turn_in_the_method_that_was_turned() -> None:
     editor, engine = edited()
     editor.set({"tau_l": 0.3}, at())
@@ -137,15 +130,6 @@ def test_undo_goes_back_turn_by_turn_in_the_method_that_was_turned() -> None:
     editor.set({"d0": 3}, AUTO)
     assert editor.undo(LINEAR) == [Turn("d0", 8.0, "auto")]
     assert engine.config == PAPER
-
-
-def test_the_defaults_are_what_the_program_was_started_with() -> None:
-    editor, engine = started(tau_h=0.7, tau_l=0.2)
-    state = at(tau_h=0.7)
-    for values in ({"tau_h": 0.95}, {"tau_l": 0.9}, {"d0": 3.0}):
-        editor.set(values, state)
-    editor.defaults(state)
-    assert (engine.rules.tau_h, engine.rules.tau_l, engine.rules.d0) == (0.7, 0.2, 5.0)
 
 
 def test_a_preset_brings_every_knob_of_dynatree_and_the_next_is_not_the_one_in_force() -> None:
@@ -362,12 +346,6 @@ def test_whatever_keys_are_pressed_every_knob_is_a_number_as_short_as_its_grid(
         assert float(number(value)) == value
     for name, value in engine.turns:
         assert decimals(value) <= KNOBS[name].digits, (name, value)
-
-
-def test_tau_h_against_its_lower_stop_is_printed_without_noise() -> None:
-    editor, engine = started(tau_l=0.05, tau_h=0.1)
-    down(editor, state=at(tau_h=0.1))
-    assert "--tau-h 0.06 " in command_line(Session(load.embedded(), config=engine.config)) + " "
 
 
 def test_undo_puts_back_what_history_had_moved_as_it_was_shown() -> None:

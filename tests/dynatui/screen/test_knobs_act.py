@@ -18,7 +18,7 @@ from tests.dynatui.pty_terminal import Start, Terminal, leave
 
 LIVELY = (
     *("--d0", "2", "--tau-h", "0.9", "--tau-l", "0.05", "--rho-stop", "0.025", "--rho-deep", "0.3", "--n-max", "10"),
-    *("--preset", "tuned", "--sharpness", "1"),
+    *("--preset", "tuned", "--sharpness", "1", "--speed", "1"),
 )
 WITHIN = 10
 UPPER = 0x09
@@ -117,7 +117,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     terminal = start("-m", "dynatui", "--record", str(path), *options, size=(120, 40))
     live = Live(terminal, path)
     screens = [
-        live.play(22),
+        live.play(WITHIN + 1),
         live.turn("[" * 8, "→0.50"),
         live.turn("]" * 8, "→0.90"),
         live.turn("-", "→1.00"),

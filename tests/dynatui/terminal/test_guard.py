@@ -36,19 +36,14 @@ def test_a_log_that_the_user_names_is_added_to_and_never_cut(tmp_path: Path) -> 
     assert path.stat().st_size == 2**21
 
 
-@pytest.mark.parametrize("read", [False, True])
-def test_a_pipe_is_no_log(tmp_path: Path, *, read: bool) -> None:
+@pytest.mark.parametrize(("name", "read"), [("pipe", False), ("pipe", True), ("nowhere/mine.log", False)])
+def test_a_pipe_and_what_cannot_be_written_is_no_log(tmp_path: Path, name: str, *, read: bool) -> None:
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else -1
-    with pytest.raises(ConfigError, match=r"cannot write the log .*pipe: .*; name another file"):
-        guard.log_path(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=rf"cannot write the log .*{name}: .*; name another file"):
+        guard.log_path(tmp_path / name)
     if read:
         os.close(reader)
-
-
-def test_a_named_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot write the log .*nowhere.*; name another file"):
-        guard.log_path(tmp_path / "nowhere" / "mine.log")
 
 
 def test_a_screen_without_enough_descriptors_is_refused() -> None:

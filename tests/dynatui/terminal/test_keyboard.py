@@ -167,19 +167,6 @@ def test_where_chunks_end_makes_no_difference(sent: bytes, first: int, second: i
     assert joined(pieces(sent[:first], sent[first:second], sent[second:])) == joined(pieces(sent))
 
 
-def test_a_chunk_that_ends_within_a_character_which_an_escape_cuts_off_loses_nothing() -> None:
-    assert joined(pieces(b"a\xc3", b"\x1b[A")) == pieces(b"a\xc3\x1b[A") == ["a\ufffd", "\x1b[A"]
-
-
-@given(streams | st.binary(max_size=60))
-def test_after_a_silence_whatever_came_before_a_key_counts(sent: bytes) -> None:
-    keyboard = Keyboard()
-    list(keyboard.take(sent, 0.0))
-    list(keyboard.take(b"", SEQUENCE_TIMEOUT_S))
-    (last, *_) = reversed(list(keyboard.take(b"q", SEQUENCE_TIMEOUT_S)))
-    assert str(last).endswith("q")
-
-
 def keys(messages: Iterable[Message]) -> list[str]:
     """Names of the keys among the messages."""
     return [message.key for message in messages if isinstance(message, events.Key)]
@@ -253,8 +240,8 @@ _ENDS = st.sampled_from((b"\x1b[", b";", b":", b"<", b"?", b"$", *(bytes([end]) 
 input_streams = st.lists(_NUMBERS | _ENDS, max_size=12).map(b"".join)
 
 
-@given(input_streams | st.binary(max_size=60))
-def test_no_bytes_break_it(sent: bytes) -> None:
+@given(streams | input_streams | st.binary(max_size=60))
+def test_no_bytes_break_it_and_after_a_silence_a_key_counts_again(sent: bytes) -> None:
     keyboard, interpreter = Keyboard(), Interpreter()
     for received, now in ((sent, 0.0), (b"", SEQUENCE_TIMEOUT_S), (b"x", SEQUENCE_TIMEOUT_S)):
         found = [message for piece in keyboard.take(received, now) for message in interpreter.read(piece)]

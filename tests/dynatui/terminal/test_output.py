@@ -187,15 +187,6 @@ def test_a_text_that_is_taken_in_parts_arrives_whole(terminal: Terminal, taken: 
     assert not terminal.output.busy
 
 
-def test_texts_that_are_taken_in_parts_keep_their_order(terminal: Terminal, taken: list[int]) -> None:
-    parts = [f"{number:03d}|" for number in range(60)]
-    for part in parts:
-        terminal.output.write(part)
-    whole = "".join(parts).encode()
-    assert sum(taken) == len(whole)
-    assert terminal.read(len(whole)) == whole
-
-
 def test_a_frame_is_on_its_way_until_the_terminal_has_answered(terminal: Terminal) -> None:
     terminal.output.write(f"frame{terminal.output.question()}")
     assert terminal.read(9) == b"frame\x1b[5n"

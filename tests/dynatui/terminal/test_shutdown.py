@@ -1,8 +1,6 @@
 """A key or a signal ends the program within three seconds even if a part of it hangs, and the terminal is restored."""
 
-import os
 import signal
-import termios
 import time
 from pathlib import Path
 
@@ -10,12 +8,12 @@ import pytest
 
 from decoder.events import Round
 from dynatui.record.reader import read_events
+from dynatui.terminal.output import modes_of
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean
+from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, assert_modes_given_back
 
 SOON_S = 3.0
-SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
-WAYS = ("q", "\x03", *SIGNALS)
+WAYS = ("q", "\x03", signal.SIGTERM, signal.SIGUSR1)
 KEY_AND_SIGNAL = ("q", signal.SIGTERM)
 """One key and one signal, for tests that vary the work in progress and not the way to end it."""
 RECORDED = 'record = Path("run.jsonl")\n'
@@ -50,11 +48,6 @@ def assert_ends_soon(terminal: Terminal, way: str | signal.Signals) -> None:
     assert_left_clean(terminal)
 
 
-def modes(terminal: Terminal) -> list[object]:
-    """Modes of the terminal, for example echo."""
-    return termios.tcgetattr(terminal.child.fileno())
-
-
 @pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_ends_soon_however_often_x_was_pressed(start: Start, tmp_path: Path, way: str | signal.Signals) -> None:
     terminal = start("-c", script(RECORDED + SLOW))
@@ -74,24 +67,12 @@ def test_it_obeys_and_ends_soon_though_nobody_reads_what_is_recorded(start: Star
 @pytest.mark.parametrize("way", WAYS, ids=repr)
 def test_it_ends_soon_though_its_thread_is_stuck(start: Start, tmp_path: Path, way: str | signal.Signals) -> None:
     terminal = start("-c", script(RECORDED + STUCK))
-    before = modes(terminal)
     terminal.wait_for(" w9")
-    assert modes(terminal) != before
+    assert modes_of(terminal.child.fileno()) != terminal.first_modes
     terminal.play(b"x", 0.2)
     assert_ends_soon(terminal, way)
+    assert_modes_given_back(terminal)
     assert read_events(tmp_path / "run.jsonl")
-
-
-def test_the_terminal_gets_its_modes_back_from_a_stuck_program(start: Start) -> None:
-    terminal = start("-c", script(STUCK))
-    keyboard = os.dup(terminal.child.fileno())
-    before = termios.tcgetattr(keyboard)
-    terminal.wait_for(" w9")
-    assert termios.tcgetattr(keyboard) != before
-    terminal.play(b"x", 0.5)
-    assert_ends_soon(terminal, signal.SIGTERM)
-    assert termios.tcgetattr(keyboard) == before
-    os.close(keyboard)
 
 
 @pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
@@ -114,7 +95,6 @@ def test_a_signal_while_the_summary_is_printed_ends_it(start: Start) -> None:
 
 
 def test_q_in_the_editor_is_a_letter_and_ends_nothing(start: Start) -> None:
-    terminal = start("-c", script(STUCK))
-    terminal.play(" w9", b"E", "Edit the prompt", b"q", "oneq")
-    terminal.read(SOON_S)
+    terminal = start("-c", script("import dynatui.terminal.shutdown as end; end.WITHIN_S = 0.2\n"))
+    terminal.play(" w9", b"E", "Edit the prompt", b"q", "oneq", 0.5)
     assert terminal.child.isalive()
