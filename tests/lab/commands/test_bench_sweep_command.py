@@ -1,16 +1,16 @@
 """Tests of the command `dynatui bench sweep`: progress, printed output and written files."""
 
 import json
-import os
-import subprocess
-import sys
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.commands import bench_sweep
 from dynatui.main import main
 
-ROOT = Path(__file__).parents[3]
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
 
 
@@ -37,22 +37,17 @@ def test_a_grid_is_measured_kept_and_shown_again(
     assert "4 of 4 settings are measured" in again.err
 
 
-def test_an_interrupted_sweep_shows_what_it_has(models: list[str], tmp_path: Path) -> None:
-    thresholds = ("--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "tau_l=.05,.1,.15,.2,.25,.3,.35,.4,.45")
-    grid = [*thresholds, "--axis", "T=120", "--prompt", "The tree grows"]
-    command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(tmp_path)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "dynatui", *command],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as sweep:
-        assert sweep.stderr
-        while "1 of " not in (line := sweep.stderr.readline()):
-            assert line
-        sweep.terminate()
-        out, _ = sweep.communicate(timeout=60)
-    assert sweep.returncode == 130
-    assert "settings of thresholds" in out
+def test_an_interrupted_sweep_shows_what_it_has(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(steps: Iterator[Progress]) -> Iterator[Progress]:
+        for step in steps:
+            if step.line.startswith("1 of "):
+                signal.raise_signal(signal.SIGTERM)
+            yield step
+
+    monkeypatch.setattr(bench_sweep, "shown", interrupted)
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(tmp_path)]) == 130
+    out = capsys.readouterr().out
+    assert "1 of 4 settings of thresholds" in out
     assert "not yet measured" in out
