@@ -24,13 +24,10 @@ ELSEWHERE = ("pytest_asyncio", "syrupy", "datasets", "optuna", "pexpect", "pydan
 TESTS = [stage for stage in STAGES if stage.work.startswith(f"{HERE}.gpu_tests:")]
 
 
-def test_stages_have_names_of_their_own_and_work_of_their_own() -> None:
+def test_stages_have_names_and_work_of_their_own_and_the_most_valuable_evidence_fits_into_one_run() -> None:
     assert len({stage.name for stage in STAGES}) == len({stage.work for stage in STAGES}) == len(STAGES)
     assert all(callable(resolve_name(stage.work)) for stage in STAGES)
     assert all(0 < stage.least_s <= stage.limit_s for stage in STAGES)
-
-
-def test_the_stages_of_the_most_valuable_evidence_fit_into_one_run() -> None:
     first = [stage.name for stage in STAGES[:4]]
     assert first == ["machine", "embedded", "race", "app"]
     assert sum(stage.limit_s for stage in STAGES[:4]) <= 60 * 8
@@ -69,31 +66,33 @@ def test_the_program_itself_begins_where_most_packages_are_missing(tmp_path: Pat
 COLLECTS = """
 import json, sys, pytest
 class Found:
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items):
+        self.full = [item.nodeid for item in items]
     def pytest_collection_finish(self, session):
-        print("FOUND", json.dumps([item.nodeid for item in session.items]))
+        print("FOUND", json.dumps([self.full, [item.nodeid for item in session.items]]))
 for arguments in json.loads(sys.argv[1]):
     assert pytest.main([*arguments, "--collect-only", "-qq"], [Found()]) == 0
 """
+"""Prints the tests that each command selects: all of them, and those that a plugin of the command has left."""
 
 
 def test_every_test_that_needs_a_gpu_is_in_exactly_one_stage_and_one_case_of_it_in_a_dry_run(
     tmp_path: Path,
 ) -> None:
-    asked = [resolve_name(stage.work).keywords["selected"] for stage in TESTS]
     marked = re.compile(r"mark\.gpu\b")
     whole = [str(path) for path in (ROOT / "tests").rglob("test_*.py") if marked.search(path.read_text("utf-8"))]
+    asked = [[*DRY.test_options, *resolve_name(stage.work).keywords["selected"]] for stage in TESTS]
     commands = [[*gpu_tests.OPTIONS, *selected] for selected in (*asked, whole)]
-    dry = [[*gpu_tests.OPTIONS, *DRY.test_options, *selected] for selected in asked]
     environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE]) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-c", COLLECTS, json.dumps([*commands, *dry])]
+    command = [sys.executable, "-c", COLLECTS, json.dumps(commands)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    collected = [json.loads(line.removeprefix("FOUND ")) for line in lines]
-    by_stage, every, in_dry = collected[: len(asked)], collected[len(asked)], collected[len(asked) + 1 :]
-    assert Counter(chain.from_iterable(by_stage)) == Counter(every)
+    *stages, (every, _) = (json.loads(line.removeprefix("FOUND ")) for line in lines)
+    assert Counter(chain.from_iterable(full for full, _ in stages)) == Counter(every)
     assert len(every) > 150
-    for chosen, full in zip(in_dry, by_stage, strict=True):
+    for full, chosen in stages:
         functions, few = ([test.partition("[")[0] for test in tests] for tests in (full, chosen))
         assert few == list(dict.fromkeys(functions))
 
