@@ -28,8 +28,6 @@ class Share:
 
 @dataclass(frozen=True)
 class Profile:
-    """Means over the profiled rounds."""
-
     round_us: float
     kernels: list[Share]
     """All kernels, the longest time first."""

@@ -3,17 +3,22 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
+from threading import Thread
 
 import pytest
 
+from benchmarks import first
 from benchmarks.stages import gpu_tests
+from benchmarks.stages.journal import JOURNAL, Journal
 from benchmarks.stages.plan import DRY, ENGINE, HERE, STAGES
 from benchmarks.stages.worker import ROOT
 from tests.fake_cuda import run
@@ -127,5 +132,22 @@ def test_a_program_on_the_fake_device_finds_the_device_and_its_own_arguments(
 
 @pytest.mark.soak
 def test_each_stage_is_killed_once_in_a_dry_run_and_all_are_done_in_the_end(tmp_path: Path) -> None:
-    command = [sys.executable, "tests/benchmarks/killed_dry_run.py", str(tmp_path / "out")]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    """The first stage, which is short, is killed at once, the others later."""
+    journal = Journal(tmp_path / JOURNAL, 0.0, dry=True)
+
+    def kill_each_stage_once() -> None:
+        killed = set[str]()
+        while len(killed) < len(STAGES):
+            running = journal.running()
+            if running and running[0] not in killed:
+                time.sleep(1.0 if killed else 0.0)
+                killed.add(running[0])
+                for thread in Path("/proc/self/task").iterdir():
+                    for worker in (thread / "children").read_text().split():
+                        os.killpg(int(worker), signal.SIGKILL)
+            time.sleep(0.01)
+
+    Thread(target=kill_each_stage_once, daemon=True).start()
+    assert first.main(["--output", str(tmp_path), "--dry"]) == 0
+    ends = Counter((line["stage"], line["state"]) for line in journal.lines() if "state" in line)
+    assert all(ends[stage.name, "died"] == ends[stage.name, "done"] == 1 for stage in STAGES)

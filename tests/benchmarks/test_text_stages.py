@@ -1,7 +1,7 @@
 """Tests of the stages that decode texts: a text that is not the one of `ar`, or not the CPU's, is told."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,30 +26,27 @@ def work(tmp_path: Path) -> Work:
     return Work("embedded", Journal(tmp_path / JOURNAL, 0.0, dry=True), replace(DRY, prompts=1), kernels=False)
 
 
-def noted(work: Work) -> list[dict[str, Any]]:
-    """Lines with texts."""
-    lines = map(json.loads, work.journal.path.read_text(encoding="utf-8").splitlines())
-    return [line for line in lines if "ar" in line]
-
-
 @pytest.fixture
 def engine(tiny_models: TinyModels) -> Engine:
     return tiny_models.loaded(tiny_models.pair("long"), "float32")
 
 
-def load(engines: Sequence[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the stage load these engines, first the GPU's, then the CPU's."""
+def noted(
+    run: Callable[[Work], None], work: Work, engines: Sequence[Engine], monkeypatch: pytest.MonkeyPatch
+) -> list[dict[str, Any]]:
+    """Lines with texts of a stage that loads these engines, first the GPU's, then the CPU's."""
     waiting = iter(engines)
     monkeypatch.setattr(texts, "load_pair", lambda *_, **__: next(waiting))
     monkeypatch.setattr(prompts, "embedded", lambda: ("abcabcabc",))
+    run(work)
+    lines = map(json.loads, work.journal.path.read_text(encoding="utf-8").splitlines())
+    return [line for line in lines if "ar" in line]
 
 
 def test_each_text_is_compared_greedy_and_sampled_and_measured_twice(
     work: Work, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load([engine, engine], monkeypatch)
-    texts.embedded(work)
-    lines = noted(work)
+    lines = noted(texts.embedded, work, [engine, engine], monkeypatch)
     beginnings = [line["text"].partition(":")[0] for line in lines]
     greedy, sampled = (f"{setting}, prompt 1" for setting in ("greedy", "temperature 1, top-k 50, top-p 0.95"))
     assert beginnings == [f"{each}, {time} time" for each in (greedy, sampled) for time in ("first", "second")]
@@ -60,9 +57,8 @@ def test_each_text_is_compared_greedy_and_sampled_and_measured_twice(
 def test_a_text_that_differs_from_the_cpu_s_is_told_with_the_place(
     work: Work, engine: Engine, tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load([engine, tiny_models.loaded(tiny_models.pair("llama"), "float32")], monkeypatch)
-    texts.bfloat16(work)
-    for line in noted(work):
+    other = tiny_models.loaded(tiny_models.pair("llama"), "float32")
+    for line in noted(texts.bfloat16, work, [engine, other], monkeypatch):
         place = line["differs_from_cpu"]
         assert place is not None
         assert line["text"].endswith(f"as on the CPU up to token {place}")
@@ -81,10 +77,9 @@ def test_a_method_whose_text_differs_is_told_with_the_place_and_whether_it_is_a_
             else:
                 yield event
 
-    load([engine, engine], monkeypatch)
     monkeypatch.setattr(texts, "decode", damaged)
-    texts.bfloat16(work)
-    assert all("; linear differs at token 3 (near tie), as on the CPU" in line["text"] for line in noted(work))
+    lines = noted(texts.bfloat16, work, [engine, engine], monkeypatch)
+    assert all("; linear differs at token 3 (near tie), as on the CPU" in line["text"] for line in lines)
 
 
 def test_sampling_settings_are_told_in_words() -> None:

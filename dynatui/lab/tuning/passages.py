@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from decoder.errors import PromptError
-from dynatui.lab.tables.data import counted
+from dynatui.number_format import counted
 
 FEWEST = 6
 """Minimum number of passages for the search, and also for the check; an interval over fewer passages is too wide."""

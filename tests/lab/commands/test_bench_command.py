@@ -8,7 +8,6 @@ import pytest
 
 from dynatui.lab.commands import bench, bench_options
 from dynatui.main import command, main
-from man.make import PAGE
 from tests import tiny
 
 
@@ -19,12 +18,8 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch
     speed = command().commands["bench"].commands["speed"]  # type: ignore[attr-defined]
     assert len(speed.params) > 25
     assert all(option.opts[0] in text for option in speed.params)
-
-
-def test_the_manual_page_describes_the_command_within_the_command() -> None:
-    page = PAGE.read_text(encoding="ascii")
-    assert r".SS dynatui bench speed" in page
-    assert r"\fB\-\-prompt\-chars\fR" in page
+    assert bench_options.all_methods().startswith("dynatree,auto,ar,linear,fixed")
+    assert "hf" not in bench_options.all_methods().split(",")
 
 
 def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
@@ -109,8 +104,3 @@ def test_the_prompt_that_does_not_fit_is_named(models: list[str], capsys: pytest
     assert main(["bench", "speed", *models, "--prompt", "a", "--prompt", "b" * 400, "--max-new-tokens", "5"]) == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith("dynatui: prompt 2 of 2: the prompt has ")
-
-
-def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
-    assert bench_options.all_methods().startswith("dynatree,auto,ar,linear,fixed")
-    assert "hf" not in bench_options.all_methods().split(",")

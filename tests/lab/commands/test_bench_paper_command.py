@@ -16,8 +16,7 @@ from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import figures, job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.commands import bench_files, bench_paper
-from dynatui.lab.commands.bench_files import write_all
+from dynatui.lab.commands import bench_paper
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Refused
 from tests.lab.bench.paper.reports import paper_report, request
@@ -140,7 +139,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
     report: Any = {"is": "no report"}
     (tmp_path / "report.json").mkdir()
     with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
-        write_all(report, tmp_path, (write,))
+        bench_paper.write_all(report, tmp_path, (write,))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
 
 
@@ -152,7 +151,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
+        bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_paper.writers())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -165,7 +164,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
+    bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_paper.writers())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert f"wrote {count} files to" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dynatui.lab.commands.bench_files import text
+from dynatui.lab.commands.bench_paper import text
 from tests.lab.bench.paper.reports import paper_report, request
 
 FEW = request(prompts=2, lengths=(100, 1500), sets=("wikitext",))

@@ -23,6 +23,7 @@ def verdict(**given: object) -> str:
     return " ".join(text(found, "mine").rstrip().split("\n\n")[-1].split())
 
 
+SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 NOT_FASTER = "The result of the search is not faster than the preset tuned on other texts: "
 
 
@@ -84,13 +85,6 @@ def test_the_verdict_claims_no_more_than_was_measured(given: dict[str, object], 
     assert verdict(**given) == said
 
 
-def test_a_sampled_tuning_is_compared_with_the_default_preset_for_sampled_tokens() -> None:
-    sampled = replace(tuned(gain=1.2), conditions=replace(WHERE, sampling=Sampling(0.6)))
-    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
-    assert "x sampled" in text(sampled, "mine")
-    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
-
-
 @pytest.mark.parametrize("name", ["mine", "x" * 64])
 def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None:
     shown = text(tuned(1.2, auto=1.5), name)
@@ -118,6 +112,10 @@ def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
     assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens per text, seed 0."
     assert third == "On 20 texts that the search had not used: 1.20 (1.19-1.25) times as fast as the preset tuned."
     assert comments(tuned(1.02, sure=False))[2].endswith("preset tuned, which is within noise.")
+    sampled = replace(tuned(gain=1.2), conditions=SAMPLED)
+    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
+    assert "x sampled" in text(sampled, "mine")
+    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
 
 
 def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
@@ -156,7 +154,14 @@ def test_no_line_is_wider_than_the_terminal_and_24_lines_suffice(width: int) -> 
     assert width < 80 or len(shown) < 24
 
 
-def test_without_a_terminal_a_line_says_what_is_new() -> None:
+def test_without_a_terminal_a_line_says_what_is_new(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        with watching() as watcher:
+            watcher(progress())
+        monkeypatch.setattr(sys, "stderr", None)
+    assert capsys.readouterr().err == f"dynatui: {line(progress())}\n"
     said, now = list[str](), [0.0]
     watch = Lines(said.append, lambda: now[0])
     watch(progress(leaders=SHIPPED_ONES))
@@ -175,17 +180,6 @@ def test_without_a_terminal_a_line_says_what_is_new() -> None:
             "the search's texts; 80 s left, then the check"
         )
     )
-
-
-def test_where_standard_error_is_no_terminal_lines_are_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with watching() as watch:
-        watch(progress())
-    assert capsys.readouterr().err == f"dynatui: {line(progress())}\n"
-    monkeypatch.setattr(sys, "stderr", None)
-    with watching() as watch:
-        watch(progress())
 
 
 def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +201,12 @@ def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch:
     assert terminal.getvalue().endswith("\x1b[1A\x1b[2K" * 2)
 
 
+def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> None:
+    assert (times(None), times(Interval(value=1.5, low=None, high=None))) == ("-", "1.50")
+    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
+    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
+
+
 def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
     found, setting = tuned(1.2), MethodSetting("dynatree", TREE_FOUND)
     state = replace(found.state, too_large=(setting,), wrong=(setting,), trials=1)
@@ -216,13 +216,6 @@ def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
     assert "1 setting left out, since the generated text differs from the text of plain decoding. This is" in heading
 
 
-def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> None:
-    assert (times(None), times(Interval(value=1.5, low=None, high=None))) == ("-", "1.50")
-    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
-    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
-
-
-SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 BEGUN: dict[str, Any] = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
 SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(MethodSetting("dynatree", trees(0.6).shipped))}
 
