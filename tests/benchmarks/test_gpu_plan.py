@@ -38,27 +38,12 @@ def test_stages_have_names_and_work_of_their_own_and_the_most_valuable_evidence_
     assert sum(stage.limit_s for stage in STAGES[:4]) <= 60 * 8
 
 
-IMPORTS = """
-import json, sys
-from pkgutil import resolve_name
-for name in json.loads(sys.argv[1]):
-    resolve_name(name)
-"""
-
-
 def bare(absent: Path, names: Sequence[str]) -> dict[str, str]:
     """Environment variables under which packages of these names cannot be imported."""
     absent.mkdir()
     for name in names:
         (absent / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n", encoding="utf-8")
     return os.environ | {"PYTHONPATH": os.pathsep.join((str(absent), str(ROOT))), "OMP_NUM_THREADS": "1"}
-
-
-def test_stages_of_the_engine_need_no_package_of_the_screen(tmp_path: Path) -> None:
-    works = [stage.work for stage in STAGES if set(stage.packages) <= set(ENGINE)]
-    assert len(works) > 12
-    environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE, "pytest", "hypothesis"])
-    subprocess.run([sys.executable, "-c", IMPORTS, json.dumps(works)], cwd=ROOT, env=environment, check=True)
 
 
 def test_the_program_itself_begins_where_most_packages_are_missing(tmp_path: Path) -> None:
@@ -69,28 +54,43 @@ def test_the_program_itself_begins_where_most_packages_are_missing(tmp_path: Pat
 
 
 COLLECTS = """
-import json, sys, pytest
+import json, sys
+from pkgutil import resolve_name
+works, commands = map(json.loads, sys.argv[1:])
+of_tests = {"pytest", "hypothesis"}
+sys.modules |= dict.fromkeys(of_tests)
+for name in works:
+    resolve_name(name)
+for name in of_tests:
+    del sys.modules[name]
+
+import pytest
 class Found:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items):
         self.full = [item.nodeid for item in items]
     def pytest_collection_finish(self, session):
         print("FOUND", json.dumps([self.full, [item.nodeid for item in session.items]]))
-for arguments in json.loads(sys.argv[1]):
+for arguments in commands:
     assert pytest.main([*arguments, "--collect-only", "-qq"], [Found()]) == 0
 """
-"""Prints the tests that each command selects: all of them, and those that a plugin of the command has left."""
+"""Imports functions without packages for tests, then prints the tests that each command selects: all of them, and those
+that a plugin of the command has left.
+"""
 
 
-def test_every_test_that_needs_a_gpu_is_in_exactly_one_stage_and_one_case_of_it_in_a_dry_run(
+def test_stages_of_the_engine_need_no_package_of_the_screen_and_those_of_tests_have_each_test_on_a_gpu_exactly_once(
     tmp_path: Path,
 ) -> None:
+    """A dry run has one case of each test."""
+    works = [stage.work for stage in STAGES if set(stage.packages) <= set(ENGINE)]
+    assert len(works) > 12
     marked = re.compile(r"mark\.gpu\b")
     whole = [str(path) for path in (ROOT / "tests").rglob("test_*.py") if marked.search(path.read_text("utf-8"))]
     asked = [[*DRY.test_options, *resolve_name(stage.work).keywords["selected"]] for stage in TESTS]
     commands = [[*gpu_tests.OPTIONS, *selected] for selected in (*asked, whole)]
     environment = bare(tmp_path / "absent", [*SCREEN_ONLY, *ELSEWHERE]) | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-c", COLLECTS, json.dumps(commands)]
+    command = [sys.executable, "-c", COLLECTS, json.dumps(works), json.dumps(commands)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
