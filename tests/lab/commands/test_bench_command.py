@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.lab.commands import bench, bench_options
+from dynatui.lab.commands import bench
 from dynatui.main import command, main
 from tests import tiny
 
@@ -18,8 +18,8 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch
     speed = command().commands["bench"].commands["speed"]  # type: ignore[attr-defined]
     assert len(speed.params) > 25
     assert all(option.opts[0] in text for option in speed.params)
-    assert bench_options.all_methods().startswith("dynatree,auto,ar,linear,fixed")
-    assert "hf" not in bench_options.all_methods().split(",")
+    assert bench.all_methods().startswith("dynatree,auto,ar,linear,fixed")
+    assert "hf" not in bench.all_methods().split(",")
 
 
 def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
