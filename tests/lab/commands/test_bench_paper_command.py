@@ -21,6 +21,8 @@ from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Refused
 from tests.lab.bench.paper.reports import paper_report, request
 
+WRITERS = bench_paper.writers
+"""Maker of the functions that write the files, which the other tests replace."""
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
 MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
 SETS = {
@@ -151,7 +153,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_paper.writers())
+        bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -164,7 +166,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_paper.writers())
+    bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert f"wrote {count} files to" in capsys.readouterr().err
