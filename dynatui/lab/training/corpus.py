@@ -59,11 +59,15 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
         for file in files:
             book = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
             parts.append(np.array([end, *book], dtype=np.uint16))
-        partial = cache.with_suffix(".partial.npy")
-        np.save(partial, np.concatenate(parts))
-        partial.replace(cache)
+        _save_whole(cache, np.concatenate(parts))
     ids: NDArray[np.uint16] = np.load(cache, mmap_mode="r")
     return ids
+
+
+def _save_whole(path: Path, ids: NDArray[np.uint16]) -> None:
+    partial = path.with_suffix(".partial.npy")
+    np.save(partial, ids)
+    partial.replace(path)
 
 
 def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
@@ -98,9 +102,7 @@ def sample_texts(
             [*prompt, *_continued(endless.sampled(SEED + first + index, sampling), prompt, plan.length - plan.prompt)]
             for index, prompt in enumerate(prompts)
         ]
-        partial = path.with_suffix(".partial.npy")
-        np.save(partial, np.array(rows, dtype=np.uint16))
-        partial.replace(path)
+        _save_whole(path, np.array(rows, dtype=np.uint16))
         log(f"{number + 1} of {plan.batches} batches of {plan.rows} samples")
 
 
