@@ -19,7 +19,7 @@ from benchmarks.stages import texts
 from benchmarks.stages.journal import JOURNAL, Journal
 from benchmarks.stages.packages import NEEDS, lacking, remedy, requirements, with_needs
 from benchmarks.stages.plan import DRY, STAGES
-from benchmarks.stages.profile import Profile, Share, shares
+from benchmarks.stages.rounds import Profile, Share, shares
 from benchmarks.stages.worker import Work
 from decoder import decode
 from decoder.engine import Engine
