@@ -21,9 +21,10 @@ TEXTS = ("The tree grows", "A small model", "Nothing is lost")
 SHORT = ("--max-new-tokens", "12", "--device", "cpu", "--dtype", "float32")
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tiny.TinyPair:
-    return tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+@pytest.fixture
+def small(models: list[str]) -> str:
+    """The draft of the tiny pair."""
+    return models[3]
 
 
 @pytest.fixture
@@ -35,9 +36,8 @@ def prompts(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def arguments(pair: tiny.TinyPair, prompts: str, tmp_path: Path) -> list[str]:
-    drafts = f"{pair.draft},lookup"
-    given = ["--target", str(pair.target), "--drafts", drafts, "--prompt-file", prompts]
+def arguments(models: list[str], small: str, prompts: str, tmp_path: Path) -> list[str]:
+    given = [*models[:2], "--drafts", f"{small},lookup", "--prompt-file", prompts]
     return ["profile", *given, *SHORT, "--output", str(tmp_path / "mine.json")]
 
 
@@ -46,12 +46,12 @@ def kept(folder: Path) -> Profile:
 
 
 def test_every_draft_has_rates_by_category_and_by_context(
-    arguments: list[str], pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 0
     found = kept(tmp_path)
     assert (found.prompts, found.tokens, found.answers, found.temperature) == (3, 36, 0, 0)
-    assert list(found.drafts) == [str(pair.draft), "lookup"]
+    assert list(found.drafts) == [small, "lookup"]
     draft, lookup = found.drafts.values()
     assert (draft.kind, lookup.kind, draft.longest) == ("model", "lookup", 16)
     assert set(draft.by_category) == {"even", "odd"}
@@ -62,7 +62,7 @@ def test_every_draft_has_rates_by_category_and_by_context(
     assert draft.confidence[0].survival == pytest.approx(draft.survival)
     assert lookup.drafted[0] < 1
     assert found.costs
-    assert (found.costs.source, set(found.costs.draft_s)) == ("measured", {str(pair.draft)})
+    assert (found.costs.source, set(found.costs.draft_s)) == ("measured", {small})
     assert found.size.weights_bytes == draft.size.weights_bytes  # type: ignore[union-attr]  # kin have one shape
     printed = capsys.readouterr()
     assert "L(3)" in printed.out
@@ -132,11 +132,11 @@ def test_the_embedded_pair_is_profiled_on_its_own_texts(tmp_path: Path, capsys: 
     assert "books-1m" in capsys.readouterr().out
 
 
-def test_given_costs_and_a_roofline_say_so(arguments: list[str], pair: tiny.TinyPair, tmp_path: Path) -> None:
+def test_given_costs_and_a_roofline_say_so(arguments: list[str], small: str, tmp_path: Path) -> None:
     assert main([*arguments, "--step-ms", "37.5", "--draft-ms", "26"]) == 0
     given = kept(tmp_path).costs
     assert given
-    assert (given.source, given.target_s, given.draft_s) == ("given", {1: 0.0375}, {str(pair.draft): 0.026})
+    assert (given.source, given.target_s, given.draft_s) == ("given", {1: 0.0375}, {small: 0.026})
     assert main([*arguments, "--roofline", "L4"]) == 0
     roofline = kept(tmp_path).costs
     assert roofline
@@ -145,14 +145,14 @@ def test_given_costs_and_a_roofline_say_so(arguments: list[str], pair: tiny.Tiny
 
 
 def test_what_cannot_be_profiled_is_named_and_counted(
-    arguments: list[str], pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drafts = arguments.index("--drafts") + 1
     other = tiny.save(tmp_path / "other", tiny.build(tiny.FAMILIES["neox"](), 5), other_tokenizers.byte_level())
     arguments[drafts] += f",/nowhere,{other}"
     assert main([*arguments, "--prompt", "word " * 400]) == 0
     found = kept(tmp_path)
-    assert (list(found.drafts), len(found.draft_errors)) == ([str(pair.draft), "lookup"], 2)
+    assert (list(found.drafts), len(found.draft_errors)) == ([small, "lookup"], 2)
     assert (found.prompts, found.left_out) == (3, 1)
     assert "1 prompt left out" in capsys.readouterr().err
 
