@@ -30,7 +30,6 @@ class Session:
         self.folder = folder
 
     def run(self, stages: Sequence[Stage], *options: str) -> int:
-        """Exit code of a run with these stages."""
         return first.main(["--output", str(self.folder), *options], stages)
 
     def lines(self, name: str = "") -> list[dict[str, Any]]:
@@ -39,7 +38,6 @@ class Session:
         return [line for line in map(json.loads, text.splitlines()) if name in ("", line["stage"])]
 
     def states(self, name: str) -> list[str]:
-        """How a stage began and ended, in order."""
         return [line["state"] for line in self.lines(name) if "state" in line]
 
 

@@ -183,7 +183,6 @@ def decoded_here(asked: Sequence[str], capsys: pytest.CaptureFixture[str]) -> di
 
 
 def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
-    """Token ids by method."""
     return {name: figures["tokens"] for name, figures in found["methods"].items()}
 
 

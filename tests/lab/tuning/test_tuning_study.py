@@ -26,7 +26,7 @@ from decoder.tree_rules import Rules
 from dynatui.lab.tuning import study as module
 from dynatui.lab.tuning.database import opened, shown, understood
 from dynatui.lab.tuning.study import CHAIN, FEWEST, LONGEST_CHAIN, Space, Study, database, trees
-from tests.postgres import Server
+from tests.postgres import binaries, new_database
 
 TREE = trees(0)
 
@@ -212,10 +212,12 @@ def test_a_server_that_is_not_there_is_one_line_and_so_is_a_driver(monkeypatch: 
 
 
 @pytest.mark.slow
-def test_trials_are_kept_by_a_server(common_server: Server) -> None:
-    url = common_server.new_database("tuning")
-    for _ in range(2):
-        with opened(url) as storage:
-            if not storage.get_all_studies():
-                storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
-            assert [study.study_name for study in storage.get_all_studies()] == ["mine"]
+@pytest.mark.skipif(binaries() is None, reason="there is no PostgreSQL server here: apt-get install postgresql")
+def test_trials_are_kept_by_a_server() -> None:
+    pytest.importorskip("psycopg", reason="there is no driver for PostgreSQL: pip install 'dynatui[postgres]'")
+    with new_database() as url:
+        for _ in range(2):
+            with opened(url) as storage:
+                if not storage.get_all_studies():
+                    storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
+                assert [study.study_name for study in storage.get_all_studies()] == ["mine"]
