@@ -3,7 +3,7 @@
 The measurements are in `dynatui.lab.bench`. Imports torch only when a measurement begins.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -100,7 +100,8 @@ def speed(
     if on_rounds:
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
-        settings.refuse(context, _idle_for_texts(measured))
+        unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
+        settings.refuse(context, dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured)
         require(not (spread and baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     given = {**rules, "max_new_tokens": length, "seed": seed}
@@ -172,12 +173,6 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
-
-
-def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Names of the parameters without effect on a measurement of texts by the methods `measured`, with reasons."""
-    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
-    return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
