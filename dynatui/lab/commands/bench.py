@@ -21,15 +21,7 @@ from dynatui.cli import options, parameters, ranks, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands import bench_paper, bench_sampling, bench_sweep
-from dynatui.lab.commands.measurements import (
-    Measured,
-    json_file,
-    number_lists,
-    repeats,
-    run_and_report,
-    say_line,
-    shown,
-)
+from dynatui.lab.commands.shared import Measured, json_file, number_lists, repeats, run_and_report, say_line, shown
 from dynatui.session import Models
 
 TEXT_REPEATS, ROUND_REPEATS = 3, 9

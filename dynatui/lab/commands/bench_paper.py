@@ -25,7 +25,7 @@ from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.commands.measurements import PAIR, Measured, names, run_and_report, say_line, shown
+from dynatui.lab.commands.shared import PAIR, Measured, names, run_and_report, say_line, shown
 from dynatui.lab.tables.data import Table, lines
 from dynatui.terminal import streams
 

@@ -11,7 +11,7 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
-from dynatui.lab.commands.measurements import (
+from dynatui.lab.commands.shared import (
     PAIR,
     Measured,
     json_file,

@@ -21,7 +21,7 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.version import VERSION
 from dynatui.clean import clean_line
-from dynatui.lab.commands.measurements import SELDOM_S, words
+from dynatui.lab.commands.shared import SELDOM_S, words
 from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, of_rows
 from dynatui.lab.tables.data import text as table_text
 from dynatui.lab.tuning import outcome

@@ -15,7 +15,7 @@ from decoder.methods import METHODS
 from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.commands import bench, bench_sweep
 from dynatui.lab.commands.bench_sampling import TASKS
-from dynatui.lab.commands.measurements import Measured
+from dynatui.lab.commands.shared import Measured
 from dynatui.main import command, main
 from tests import tiny
 from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, start_as

@@ -10,7 +10,7 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.commands.measurements import Measured, _append, bar, left_s, run_and_report, shown, words
+from dynatui.lab.commands.shared import Measured, _append, bar, left_s, run_and_report, shown, words
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
