@@ -84,11 +84,10 @@ def test_two_processes_that_torchrun_has_started_write_what_one_writes(
 def test_logits_without_a_choice_end_every_method_over_several_processes(
     pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [*SHORT, "--methods", SPREAD]
-    text = tokens(decoded_here([*models(pairs["llama"]), *asked], capsys))["ar"]
+    text = tokens(decoded_here([*models(pairs["llama"]), *SHORT, "--methods", "ar"], capsys))["ar"]
     token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
     broken = TinyPair(damaged(pairs["llama"].target, tmp_path / "broken", token, math.nan), pairs["llama"].draft)
-    done = ended_run(torchrun([*models(broken), *asked, "--json"]), tmp_path)
+    done = ended_run(torchrun([*models(broken), *SHORT, "--methods", SPREAD, "--json"]), tmp_path)
     assert done.code != 0
     found = json.loads(done.printed)
     for method, figures in found["methods"].items():
