@@ -37,9 +37,9 @@ NEW_TOKENS = 12
 
 
 def ranked_drafts(target: object, *drafts: object, **how: Any) -> Ranking:
-    how = {"config": RunConfig(max_new_tokens=6), "device": "cpu", "dtype": "float32"} | how
-    prompts = how.pop("prompts", PROMPTS[:1])
-    return rank(OnDrafts(str(target), tuple(map(str, drafts)), prompts, **how), lambda _: None)
+    usual = {"prompts": PROMPTS[:1], "config": RunConfig(max_new_tokens=6), "device": "cpu", "dtype": "float32"}
+    given: dict[str, Any] = usual | how
+    return rank(OnDrafts(str(target), tuple(map(str, drafts)), **given), lambda _: None)
 
 
 @pytest.fixture(scope="module")
