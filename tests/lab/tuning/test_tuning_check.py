@@ -96,7 +96,7 @@ def gain(value: float, low: float, high: float) -> Checked:
         pytest.param(told_of(shipped_ar=CLEAR), NOT_KEPT, SHIPPED, id="nothing found"),
         pytest.param(told_of(FOUND, found_shipped=CLEAR, found_ar=CLEAR), NOT_KEPT, PLAIN, id="another text"),
         *(pytest.param(gain(*row), NOT_KEPT, PLAIN, id=f"maybe slower, {row}") for row in MAYBE_SLOWER),
-        pytest.param(told_of(found_shipped=ALONE, auto_ar=ALONE), KEPT, PLAIN, id="no interval"),
+        pytest.param(told_of(found_shipped=ALONE, auto_ar=ALONE), NOT_KEPT, PLAIN, id="no interval"),
         pytest.param(told_of(AUTO, auto_ar=CLEAR, shipped_ar=CLEAR), NOT_KEPT, SHIPPED, id="auto writes another text"),
         (told_of(found_shipped=CLEAR, auto_ar=NOISE, found_ar=NOISE, linear_ar=SLOWER), BETTER, PLAIN),
         (told_of(found_shipped=CLEAR, auto_ar=CLEAR, found_auto=NOISE, linear_auto=SLOWER), BETTER, AUTO),
