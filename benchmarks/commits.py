@@ -159,8 +159,6 @@ def snapshots(other: Path) -> tuple[str, int, list[str]]:
 
 
 class Worker:
-    """Process that has loaded a checkout's embedded pair and decodes on request."""
-
     def __init__(self, checkout: Path, dtype: str, tokens: int, temperature: float) -> None:
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout)}
         command = [sys.executable, "-c", WORKER, dtype, str(tokens), str(temperature)]
@@ -177,7 +175,6 @@ class Worker:
         return float(self._line())
 
     def close(self) -> None:
-        """Ends the process."""
         self._process.communicate()
 
     def _line(self) -> str:
@@ -232,7 +229,6 @@ def show_speed(other: Path, dtype: str, tokens: int, temperature: float, repeats
 
 
 def main() -> int:
-    """Runs the comparison that the command line requests; returns 1 if the checkouts differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     kinds = parser.add_subparsers(dest="kind", required=True)
     same, speed = kinds.add_parser("same"), kinds.add_parser("speed")

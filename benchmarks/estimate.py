@@ -88,7 +88,6 @@ class Given:
 
 
 def part(launch: Launch) -> str:
-    """The part of the table to which an operator belongs."""
     if launch.name in {"mm", "addmm", "addmm_", "bmm", NORMED}:
         return "products"
     if "attention" in launch.name or launch.name in {BY_PARTS, "merge_and_activate"}:
@@ -132,7 +131,6 @@ def in_turn(launch: Launch, costs: Costs, given: Given) -> float:
 
 
 def microseconds(launch: Launch, costs: Costs, bytes_per_s: float, given: Given) -> float:
-    """Estimated time of an operator."""
     rate = costs.bandwidth * bytes_per_s / 1e6
     shortest = costs.kernel * KERNELS.get(launch.name, 1)
     read = sum(map(math.prod, _operands(launch, given.text))) * launch.dtypes[0].itemsize if launch.shapes else 0
@@ -183,8 +181,6 @@ def _l2_bytes(launch: Launch) -> int:
 
 @dataclass(frozen=True)
 class Trace:
-    """Operators of one round."""
-
     draft: Sequence[Launch]
     verify: Sequence[Launch]
     given: Given
@@ -238,7 +234,6 @@ def _row(name: str, launches: Sequence[Launch], given: Given) -> str:
 
 
 def main(command_line: Sequence[str] | None = None) -> None:
-    """Prints the estimate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--shapes",

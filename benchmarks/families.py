@@ -29,6 +29,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from benchmarks import say
 from decoder.analysis.interval import Interval
 from decoder.errors import DecoderError
 from decoder.forward.kv_cache import KvCache
@@ -72,8 +73,6 @@ BOTH: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Kind:
-    """A model to measure."""
-
     name: str
     family: str
     config: Mapping[str, Any]
@@ -83,7 +82,6 @@ class Kind:
     """Whether the engine's native code runs the model; if False, the model's transformers module runs it."""
 
     def configuration(self) -> Any:
-        """The configuration of the model's transformers module."""
         return AutoConfig.for_model(self.family, **self.config)
 
 
@@ -129,15 +127,11 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that determines the results."""
-
     models: dict[str, dict[str, Any]]
     """Configuration of each model, by model name."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):
-    """Number of weights of a model."""
-
     model: str
     weights: int
 
@@ -163,8 +157,6 @@ PASSES = {parents: (depths(parents), visible(parents)) for parents in (ROW, CHAI
 
 @dataclass(frozen=True)
 class Reader:
-    """A model that has read a text."""
-
     kind: Kind
     model: LanguageModel
     cache: KvCache
@@ -266,7 +258,6 @@ def measured(log: Log, kinds: Sequence[Kind], texts: Sequence[int], repeats: int
 
 
 def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
-    """The report on the turns so far, in Markdown."""
     turns = log.of(Turn)
     texts = sorted({turn.tokens for turn in turns})
     threads = f"{machine.threads} thread{'s' * (machine.threads > 1)} of {machine.processor}"
@@ -284,8 +275,6 @@ def report(machine: Machine, log: Log, kinds: Sequence[Kind]) -> str:
 
 
 def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
-    """Table of times after a text, with a row for each model."""
-
     def of(kind: str, what: str) -> list[float]:
         own = {turn.repeat: getattr(turn, what) for turn in turns if (turn.model, turn.tokens) == (kind, tokens)}
         return [own[repeat] for repeat in sorted(own)]
@@ -371,12 +360,6 @@ def _said(steps: Iterator[Progress]) -> Iterator[Progress]:
     for step in steps:
         say(f"{step.share:4.0%} {step.line}")
         yield step
-
-
-def say(line: str) -> None:
-    """Prints a progress line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from benchmarks import say
 from benchmarks.stages.journal import JOURNAL, Journal, Line
 from benchmarks.stages.packages import lacking, remedy
 from benchmarks.stages.plan import STAGES, Stage
@@ -92,14 +93,7 @@ def listing(stages: Sequence[Stage], journal: Journal) -> str:
     )
 
 
-def say(line: str) -> None:
-    """Prints a progress line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 def show(line: Line) -> None:
-    """Prints a line of the journal."""
     state = f"{line['state']} " if "state" in line else ""
     say(f"{line['at_s']:>6.1f} {line['stage']}: {state}{line['text'][:400]}")
 

@@ -121,7 +121,6 @@ def _by_part(weight: Tensor, heads: int) -> Tensor:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes a GGUF file for each folder that the command line names."""
     parser = argparse.ArgumentParser(description="Write GPT-NeoX folders as GGUF files.")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR")
     parser.add_argument("--type", choices=TYPES, default="F32")

@@ -25,6 +25,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[1]))
 
+from benchmarks import say
 from decoder.errors import DecoderError
 from tests.decoder.laws.case import Case, Group
 from tests.decoder.laws.cases import GROUPS
@@ -33,8 +34,6 @@ COMMAND = "python benchmarks/laws.py run --output DIR && python benchmarks/laws.
 
 
 class State(msgspec.Struct):
-    """Progress and counts of a case."""
-
     setting: str
     """Setting of the case when it was counted; if the case's setting is now another one, the counts are discarded."""
     done: int = 0
@@ -44,7 +43,6 @@ class State(msgspec.Struct):
 
 
 def file_of(group: Group, case: Case, output: Path) -> Path:
-    """Path of the file that keeps a case's state."""
     return output / (re.sub(r"\W+", "-", f"{group.title} {case.name}".lower()).strip("-") + ".json")
 
 
@@ -159,12 +157,6 @@ def main(command_line: Sequence[str] | None = None, groups: Sequence[Group] = GR
     except DecoderError as error:
         say(f"laws.py: {error}")
         return 2
-
-
-def say(line: str) -> None:
-    """Prints a progress line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -41,8 +41,6 @@ class Bar:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one screen, measured in a steady window of time."""
-
     size: tuple[int, int]
     symbols: str
     seconds: float
@@ -54,7 +52,6 @@ class Cost:
 
     @property
     def bytes_per_second(self) -> float:
-        """Bytes written to the terminal per second."""
         return self.sent_bytes / self.seconds
 
     @property
@@ -68,7 +65,6 @@ class Cost:
         return self.cpu_ms_per_frame / 1000 / self.reference_s
 
     def row(self, bar: Bar) -> str:
-        """One line of the table."""
         return (
             f"{name(self.size):>7} {self.symbols:<8} "
             f"{self.bytes_per_second / 1000:>6.1f} {bar.bytes_per_second / 1000:>5.3g} "
@@ -78,7 +74,6 @@ class Cost:
         )
 
     def meets(self, bar: Bar) -> bool:
-        """Whether no cost exceeds its limit."""
         quick = self.reference_tasks_per_frame <= bar.reference_tasks_per_frame
         return quick and self.bytes_per_second <= bar.bytes_per_second
 

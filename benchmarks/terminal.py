@@ -22,8 +22,6 @@ ALL_ANSWERS = {**STATUS, b"\x1b[?2026$p": b"\x1b[?2026;2$y"}
 
 
 class Responder:
-    """Finds a program's questions to its terminal, also those that two reads share."""
-
     def __init__(self, answers: Mapping[bytes, bytes]) -> None:
         self._answers = answers
         self._tail = b""
@@ -38,8 +36,6 @@ class Responder:
 
 @dataclass
 class Terminal:
-    """Pseudo-terminal that runs a program, reads all its output, and answers its queries about the terminal."""
-
     command: Sequence[str]
     size: tuple[int, int]
     environment: dict[str, str] = field(default_factory=dict)
@@ -74,11 +70,9 @@ class Terminal:
             self.written += chunk
 
     def press(self, keys: str) -> None:
-        """Sends keys to the program, as if typed."""
         os.write(self.outer, keys.encode())
 
     def cpu_s(self) -> float:
-        """CPU time of all the program's threads so far, in seconds."""
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -88,7 +82,6 @@ class Terminal:
         self.outer = -1
 
     def close(self) -> None:
-        """Ends the program."""
         self.process.kill()
         self.process.wait()
         if self.outer >= 0:

@@ -35,7 +35,6 @@ def steady(events: Sequence[Event], *, tokens_per_second: float, seconds: float)
 
 
 def write(path: Path, events: Iterator[Event]) -> Path:
-    """Writes events to a recording and returns its path."""
     path.write_bytes(b"".join(map(encode, events)))
     return path
 

@@ -11,33 +11,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 OTHER_USERS = ("postgres", "nobody")
 """Users that run the server if the test runs as root; the first one that exists is used."""
-
-
-@dataclass(frozen=True)
-class Server:
-    binaries: Path
-    folder: Path
-    user: str
-
-    def new_database(self, name: str) -> str:
-        self.run("createdb", "-h", str(self.folder), "-U", self.user, name)
-        return f"postgresql+psycopg://{self.user}@/{name}?host={self.folder}"
-
-    def run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [str(self.binaries / program), *arguments],
-            check=True,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            user=self.user if os.geteuid() == 0 else None,
-        )
 
 
 def binaries() -> Path | None:
@@ -49,21 +26,29 @@ def binaries() -> Path | None:
 
 
 @contextmanager
-def served() -> Iterator[Server]:
+def new_database() -> Iterator[str]:
+    """URL of an empty database on a server of its own."""
     where = binaries()
     assert where is not None
     # Not in pytest's temporary folder: other users cannot enter it, and the path of a socket must be short.
-    folder, user = Path(tempfile.mkdtemp(prefix="pg-")), getpass.getuser()
-    if os.geteuid() == 0:
+    folder, root, user = Path(tempfile.mkdtemp(prefix="pg-")), os.geteuid() == 0, getpass.getuser()
+    if root:
         user = next(name for name in OTHER_USERS if name in {entry.pw_name for entry in pwd.getpwall()})
         shutil.chown(folder, user)
-    server, data = Server(where, folder, user), str(folder / "data")
+    data, null = str(folder / "data"), subprocess.DEVNULL
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(where / program), *arguments]
+        owner = user if root else None
+        subprocess.run(command, check=True, cwd=folder, stdin=null, stdout=null, stderr=null, user=owner)
+
     try:
-        server.run("initdb", "-D", data, "-U", user, "-A", "trust", "--no-sync")
+        run("initdb", "-D", data, "-U", user, "-A", "trust", "--no-sync")
         # On its socket only, without a network port.
-        server.run("pg_ctl", "start", "-D", data, "-w", "-l", str(folder / "log"), "-o", f"-k {folder} -h ''")
-        yield server
+        run("pg_ctl", "start", "-D", data, "-w", "-l", str(folder / "log"), "-o", f"-k {folder} -h ''")
+        run("createdb", "-h", str(folder), "-U", user, "tuning")
+        yield f"postgresql+psycopg://{user}@/tuning?host={folder}"
     finally:
         if Path(data, "postmaster.pid").exists():
-            server.run("pg_ctl", "stop", "-D", data, "-m", "immediate")
+            run("pg_ctl", "stop", "-D", data, "-m", "immediate")
         shutil.rmtree(folder)

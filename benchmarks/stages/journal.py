@@ -30,7 +30,6 @@ class Journal:
     dry: bool
 
     def now_s(self) -> float:
-        """Time of the session."""
         return time.monotonic() - self.began_s
 
     def write(self, stage: str, text: str = "", **figures: object) -> None:

@@ -59,7 +59,6 @@ def remedy(requirements: Iterable[str]) -> str:
 
 
 def requirements() -> dict[str, Requirement]:
-    """Requirements of pyproject.toml by package name."""
     project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
     return {each.name: each for each in map(Requirement, project["dependencies"])}
 

@@ -13,8 +13,6 @@ NEOX, LLAMA = (f"tests/fake_cuda/small-{family}.json" for family in ("neox", "ll
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a session: evidence of one kind."""
-
     name: str
     about: str
     work: str
@@ -29,8 +27,6 @@ class Stage:
 
 @dataclass(frozen=True)
 class Setting:
-    """Device and sizes of all measurements."""
-
     program: tuple[str, ...]
     """Arguments of the interpreter before those of a program that runs on the device."""
     test_options: tuple[str, ...]

@@ -71,7 +71,6 @@ def _watched(
 
 
 def _kill(worker: "subprocess.Popen[bytes]") -> None:
-    """Ends the worker and the processes of its group."""
     with suppress(ProcessLookupError):
         os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()

@@ -30,8 +30,6 @@ LOST = 3
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to do."""
-
     stages: Sequence[Stage]
     journal: Journal
     kernels: bool
@@ -42,8 +40,6 @@ class Order:
 
 @dataclass
 class Work:
-    """What a stage is given."""
-
     stage: str
     journal: Journal
     setting: Setting
@@ -59,11 +55,9 @@ class Work:
         self.journal.write(self.stage, text, **msgspec.to_builtins(figures, str_keys=True))
 
     def report(self, line: str) -> None:
-        """Writes a line of words into the journal."""
         self.journal.write(self.stage, line)
 
     def append(self, name: str, text: str) -> None:
-        """Appends text to a file beside the journal."""
         with self.journal.path.with_name(name).open("a", encoding="utf-8") as file:
             file.write(text)
 
@@ -75,7 +69,6 @@ class Work:
         return self.held[key]
 
     def free(self) -> None:
-        """Frees the engine that was loaded last."""
         from decoder.system.device import release_memory  # noqa: PLC0415 - imports torch
 
         devices = [engine.pair.target.device for engine in self.held.values()]

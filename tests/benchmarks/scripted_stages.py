@@ -22,19 +22,16 @@ def works(work: Work) -> None:
 
 
 def fails(_: Work) -> None:
-    """Fails as a mistake in a stage does."""
     raise ValueError("a mistake")
 
 
 def crashes(work: Work) -> None:
-    """Ends its process, unless kernels are off."""
     if work.kernels:
         os.kill(os.getpid(), signal.SIGSEGV)
     works(work)
 
 
 def always_crashes(_: Work) -> None:
-    """Ends its process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -53,7 +50,6 @@ def loses_the_device(work: Work) -> None:
 
 
 def hangs(work: Work) -> None:
-    """Never ends, and has started a process."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     work.note("started", child=child.pid, process=os.getpid())
     time.sleep(600)

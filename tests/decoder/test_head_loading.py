@@ -24,7 +24,7 @@ from decoder.models.heads import is_model_free
 from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.verify.names import Drafting
-from dynatui.lab.commands import bench, bench_options
+from dynatui.lab.commands import bench
 from dynatui.lab.tuning.drafts import cost_ratio
 from dynatui.main import main
 from dynatui.session import Models
@@ -126,7 +126,7 @@ def test_methods_that_need_a_whole_draft_are_refused_by_name_and_no_others(engin
 def test_all_other_methods_are_measured_where_none_is_named(tiny_models: TinyModels, kind: Kind) -> None:
     _, draft = kind.models(tiny_models)
     assert is_model_free(draft)
-    methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), draft)
+    methods = bench._with_draft(tuple(bench.all_methods().split(",")), draft)
     assert set(METHODS) - set(methods) == set(WHOLE)
 
 

@@ -17,7 +17,6 @@ from dynatui.lab.tables.data import (
     Column,
     Spec,
     Table,
-    counted,
     cut,
     interval,
     number,
@@ -26,6 +25,7 @@ from dynatui.lab.tables.data import (
     short,
     text,
 )
+from dynatui.number_format import counted
 
 NAME = 16
 _LABELS = {figure.key: figure.label for figure in FIGURES}

@@ -1,29 +1,31 @@
-"""`dynatui bench`: defines its commands, and checks how the options of `bench speed` combine.
+"""`dynatui bench`: defines its commands, the parameters of `bench speed`, and which of these combine.
 
 The measurements are in `dynatui.lab.bench`. Imports torch only when a measurement begins.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
-from decoder.errors import require
+from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.models.names import require_both, require_model
 from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, ranks, request, settings
-from dynatui.cli.parameters import CONTEXT, Given
-from dynatui.lab.commands import bench_options as own
+from dynatui.cli.options import MEASUREMENT
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands import bench_paper, bench_sampling, bench_sweep
-from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
+from dynatui.lab.commands.shared import Measured, json_file, number_lists, repeats, run_and_report, say_line, shown
 from dynatui.session import Models
 
+TEXT_REPEATS, ROUND_REPEATS = 3, 9
+CONTEXT_LENGTH = 256
 ONLY_TEXTS = ("methods", "baselines", "llama_cpp", "hostile")
 """Parameters of `bench speed` that have no effect when rounds are measured. The options that list settings of methods,
 and the options in the panels `ABOUT_TEXTS`, have no effect either.
@@ -46,7 +48,7 @@ def command() -> TyperGroup:
     """The command group `dynatui bench`, with options for all registered methods."""
     configured = settings.fallback
     commands = [
-        parameters.command("speed", speed, own.parameters(), configured),
+        parameters.command("speed", speed, _parameters(), configured),
         parameters.command("sampling", bench_sampling.sampling, bench_sampling.PARAMETERS, configured),
         parameters.command("paper", bench_paper.paper, bench_paper.PARAMETERS, configured),
         parameters.command("sweep", bench_sweep.sweep, bench_sweep.PARAMETERS, configured),
@@ -97,7 +99,8 @@ def speed(
     if on_rounds:
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
-        settings.refuse(context, _idle_for_texts(measured))
+        unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
+        settings.refuse(context, dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured)
         require(not (spread and baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     given = {**rules, "max_new_tokens": length, "seed": seed}
@@ -115,9 +118,9 @@ def speed(
             shapes=shapes,
             models=models,
             sizes=trees,
-            contexts=contexts or (own.CONTEXT_LENGTH,),
+            contexts=contexts or (CONTEXT_LENGTH,),
             config=config,
-            repeats=repeats or own.ROUND_REPEATS,
+            repeats=repeats or ROUND_REPEATS,
         )
     else:
         measure = partial(
@@ -130,7 +133,7 @@ def speed(
             with_baselines=baselines,
             llama_cpp=llama_cpp,
             random_draft=hostile,
-            repeats=repeats or own.TEXT_REPEATS,
+            repeats=repeats or TEXT_REPEATS,
         )
     return run_and_report(measure, json_file)
 
@@ -171,12 +174,6 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Names of the parameters without effect on a measurement of texts by the methods `measured`, with reasons."""
-    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
-    return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
-
-
 def _sweeping() -> list[str]:
     """Names of the methods with an option of the same name, which lists the settings to measure."""
     return [name for name, method in METHODS.items() if method.sweep]
@@ -203,3 +200,139 @@ def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
 
     model_free = bool(draft) and is_model_free(draft)
     return tuple(name for name in methods if not (model_free and METHODS[name].needs_model))
+
+
+def _parameters() -> Declared:
+    return (
+        CONTEXT,
+        OptionGroup("names", options.MODEL_OPTIONS[:3]),
+        _SHAPES,
+        OptionGroup("arithmetic", options.MODEL_OPTIONS[3:]),
+        request.CUT_PROMPTS,
+        _methods(),
+        OptionGroup("sweeps", tuple(_sweeps())),
+        *_MEASURED,
+        _presets(),
+        OptionGroup("rules", (*options.SAMPLING_OPTIONS, *_changes())),
+    )
+
+
+def all_methods() -> str:
+    """Comma-separated names that --methods accepts; methods of transformers are measured by --baselines instead."""
+    return ",".join(name for name, method in METHODS.items() if not method.by_module)
+
+
+def _methods() -> TyperOption:
+    return option(
+        "--methods NAMES",
+        f"Methods to measure in addition to ar: any of {all_methods().replace(',', ', ')}.",
+        default=all_methods(),
+        parse=_named,
+        show_default="all",
+        panel=MEASUREMENT,
+    )
+
+
+def _named(text: str) -> tuple[str, ...]:
+    methods = tuple(dict.fromkeys(options.method_names(text)))
+    for name in methods:
+        fault = f"{name} is measured by --baselines, under the name assisted; leave {name} out of --methods"
+        require(not METHODS[name].by_module, fault)
+    return methods
+
+
+def _sweeps() -> Iterator[TyperOption]:
+    for name, method in METHODS.items():
+        if sweep := method.sweep:
+            yield option(
+                f"--{name} {sweep.metavar}",
+                sweep.help,
+                default=sweep.usual,
+                parse=partial(number_lists, f"--{name}", example=sweep.example, probability=sweep.probability),
+                panel=MEASUREMENT,
+            )
+
+
+def _presets() -> TyperOption:
+    names = tuple(preset for method in METHODS.values() for preset in method.presets)
+    return option(
+        "--preset NAMES",
+        f"One or more presets: {', '.join(names)}, or presets of your own.",
+        name="presets",
+        default=",".join(names),
+        parse=lambda text: tuple(map(str.strip, text.split(","))),
+        panel=options.TREE,
+    )
+
+
+def _changes() -> Iterator[TyperOption]:
+    """Options of single parameters; a given value replaces the parameter's value in every measured preset."""
+    changing = [each for method in METHODS.values() if method.presets for each in method.options]
+    for each in options.of_methods():
+        if each in changing and not each.selects_preset:
+            yield options.declared(each, options.TREE)
+
+
+def _contexts(text: str) -> tuple[int, ...]:
+    lengths = tuple(length for (length,) in number_lists("--context", text, example="256"))
+    require(min(lengths) >= 1, f"--context is {quoted(text)}; give lengths from 1 up")
+    return lengths
+
+
+def _two(shapes: str) -> tuple[str, str]:
+    target, colon, draft = shapes.partition(":")
+    if not (target and colon and draft):
+        raise ConfigError(f"--shapes is {quoted(shapes)}; give target and draft, for example pythia-2.8b:pythia-70m")
+    return target, draft
+
+
+_SHAPES = option(
+    "--shapes TARGET:DRAFT",
+    "Use random weights instead of models. TARGET and DRAFT are names of shapes, for example pythia-2.8b:pythia-70m, "
+    "or config.json files.",
+    parse=_two,
+    panel=options.MODELS,
+)
+_MEASURED = (
+    *in_panel(
+        MEASUREMENT,
+        option(
+            "--trees DxN,..",
+            "With --context or --shapes: sizes of trees, as levels x verified rows.",
+            default="1x2,2x4,4x8,4x16,8x32,8x64",
+            parse=partial(number_lists, "--trees", example="8x64"),
+        ),
+        option(
+            "--context N,N,..",
+            "Measure rounds instead of texts: for each size in --trees, the cost of a round after N random tokens, and "
+            f"how this cost grows with N. Default with --shapes: {CONTEXT_LENGTH}.",
+            name="contexts",
+            parse=_contexts,
+        ),
+    ),
+    options.MAX_NEW_TOKENS,
+    repeats(
+        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS} for texts, {ROUND_REPEATS} for rounds."
+    ),
+    options.SEED,
+    *in_panel(
+        MEASUREMENT,
+        switch(
+            "--baselines/--no-baselines",
+            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured. Under "
+            "torchrun, they are not.",
+            default=True,
+        ),
+        option(
+            "--llama-cpp FILE",
+            "A GGUF file of the target's weights: llama.cpp's own plain greedy decoding of this file is also measured, "
+            "beside a target in torch and also with --no-baselines.",
+        ),
+        switch(
+            "--hostile",
+            "Let the draft guess at random, with full confidence, to measure the cost of methods when no draft is "
+            "accepted.",
+        ),
+        json_file("every sample, all settings and the machine"),
+    ),
+)

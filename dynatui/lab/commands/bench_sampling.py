@@ -11,8 +11,17 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
-from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
-from dynatui.lab.commands.number_lists import PAIR, json_file, names, numbers, repeats
+from dynatui.lab.commands.shared import (
+    PAIR,
+    Measured,
+    json_file,
+    names,
+    numbers,
+    repeats,
+    run_and_report,
+    say_line,
+    shown,
+)
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 BESIDE_PROMPTS = ("data", "tasks", "prompts")

@@ -11,8 +11,7 @@ from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard, Space, axes_with, axis_values, space_named
-from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
-from dynatui.lab.commands.number_lists import PAIR, json_file, repeats
+from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})

@@ -15,8 +15,7 @@ from dynatui.clean import clean_line
 from dynatui.cli import options, parameters, request, settings
 from dynatui.cli.advise import seconds, step_time
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
-from dynatui.lab.commands.number_lists import names
+from dynatui.lab.commands.shared import Measured, names, run_and_report, say_line, shown
 from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
 from dynatui.number_format import counted
 from dynatui.servers.profile_file import Acceptance, DraftProfile, Profile, write_profile

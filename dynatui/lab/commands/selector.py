@@ -13,8 +13,7 @@ from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, Given, OptionGroup, option, switch
 from dynatui.lab.bench.on_pair import OnPair, Progress
-from dynatui.lab.commands.bench_result import shown
-from dynatui.lab.commands.number_lists import PAIR, numbers
+from dynatui.lab.commands.shared import PAIR, numbers, shown
 from dynatui.lab.tables.data import Cell, Column, Table, text
 from dynatui.terminal import streams
 

@@ -17,8 +17,7 @@ from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.commands.bench_result import say_line, shown
-from dynatui.lab.commands.number_lists import names
+from dynatui.lab.commands.shared import names, say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable

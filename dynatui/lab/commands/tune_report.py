@@ -21,13 +21,14 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.version import VERSION
 from dynatui.clean import clean_line
-from dynatui.lab.commands.bench_result import SELDOM_S, words
-from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, counted, of_rows
+from dynatui.lab.commands.shared import SELDOM_S, words
+from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, of_rows
 from dynatui.lab.tables.data import text as table_text
 from dynatui.lab.tuning import outcome
 from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
 from dynatui.lab.tuning.search import INITIAL, Leader, MethodSetting, ratio
 from dynatui.lab.tuning.study import TREE_METHOD
+from dynatui.number_format import counted
 from dynatui.record.command_line import options_of_set, rule_options
 from dynatui.terminal import streams
 

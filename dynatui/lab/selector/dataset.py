@@ -16,7 +16,7 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.stored import Fingerprint
-from decoder.system.whole_files import write_whole
+from decoder.system.whole_files import made_folder, write_whole
 
 FORMAT = 1
 MANIFEST = "collection.json"
@@ -145,11 +145,7 @@ def begin(folder: Path, manifest: Manifest) -> None:
             "folder, or give the values of that collection",
         )
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {shortened(folder)}: {error.strerror}; name another folder") from None
-    write_whole(folder / MANIFEST, msgspec.json.encode(manifest))
+    write_whole(made_folder(folder) / MANIFEST, msgspec.json.encode(manifest))
 
 
 def load(folder: Path) -> Roots:

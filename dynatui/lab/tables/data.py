@@ -181,11 +181,6 @@ def hundredths(value: float) -> str:
     return f"{value:.2f}"
 
 
-def counted(count: int, thing: str) -> str:
-    """A number with its noun, for example "1 prompt" or "2 prompts"."""
-    return f"{count} {thing}{'s' * (count != 1)}"
-
-
 def cut(line: str, width: int = WIDTH) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 

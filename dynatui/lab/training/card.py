@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
-from dynatui.lab.tables.data import counted
 from dynatui.lab.training import corpus, recipe
+from dynatui.number_format import counted
 
 BATCH_TOKENS = 8192
 EDGES = (0, 32, 64, 128, 256, 512, 1024, 2048)

@@ -2,7 +2,7 @@
 samples. Every book starts with the end-of-text token, so a window may contain the border of two books.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from dynatui.lab.training.recipe import SEED, Samples
 
 END_OF_TEXT = "<|endoftext|>"
 GOLDEN_RATIO = (5**0.5 - 1) / 2
+SAMPLE_BYTES = 120_000
 
 
 def books(folder: Path) -> list[Path]:
@@ -29,7 +30,7 @@ def books(folder: Path) -> list[Path]:
     return files
 
 
-def train_tokenizer(files: list[Path], vocabulary: int, sample_bytes: int = 120_000) -> PreTrainedTokenizerFast:
+def train_tokenizer(files: list[Path], vocabulary: int) -> PreTrainedTokenizerFast:
     """Trains a byte-level BPE tokenizer on the middle of each book; every string can be encoded and decoded exactly."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -40,15 +41,14 @@ def train_tokenizer(files: list[Path], vocabulary: int, sample_bytes: int = 120_
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_middles(files, sample_bytes), trainer)
+    tokenizer.train_from_iterator(map(_middle, files), trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT)
 
 
-def _middles(files: list[Path], sample_bytes: int) -> Iterator[str]:
-    for file in files:
-        text = file.read_text(encoding="utf-8")
-        start = max(0, len(text) // 2 - sample_bytes // 2)
-        yield text[start : start + sample_bytes]
+def _middle(file: Path) -> str:
+    text = file.read_text(encoding="utf-8")
+    start = max(0, (len(text) - SAMPLE_BYTES) // 2)
+    return text[start : start + SAMPLE_BYTES]
 
 
 def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path) -> NDArray[np.uint16]:
@@ -59,11 +59,15 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
         for file in files:
             book = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
             parts.append(np.array([end, *book], dtype=np.uint16))
-        partial = cache.with_suffix(".partial.npy")
-        np.save(partial, np.concatenate(parts))
-        partial.replace(cache)
+        _save_whole(cache, np.concatenate(parts))
     ids: NDArray[np.uint16] = np.load(cache, mmap_mode="r")
     return ids
+
+
+def _save_whole(path: Path, ids: NDArray[np.uint16]) -> None:
+    partial = path.with_suffix(".partial.npy")
+    np.save(partial, ids)
+    partial.replace(path)
 
 
 def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
@@ -98,9 +102,7 @@ def sample_texts(
             [*prompt, *_continued(endless.sampled(SEED + first + index, sampling), prompt, plan.length - plan.prompt)]
             for index, prompt in enumerate(prompts)
         ]
-        partial = path.with_suffix(".partial.npy")
-        np.save(partial, np.array(rows, dtype=np.uint16))
-        partial.replace(path)
+        _save_whole(path, np.array(rows, dtype=np.uint16))
         log(f"{number + 1} of {plan.batches} batches of {plan.rows} samples")
 
 

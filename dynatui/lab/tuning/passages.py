@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from decoder.errors import PromptError
-from dynatui.lab.tables.data import counted
+from dynatui.number_format import counted
 
 FEWEST = 6
 """Minimum number of passages for the search, and also for the check; an interval over fewer passages is too wide."""
@@ -35,7 +35,10 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     """
     distinct = _distinct(prompts)
     if len(distinct) >= 2 * FEWEST:
-        search, check = (_beginnings_of(each, WANTED, length) for each in (distinct[::2], distinct[1::2]))
+        search, check = (
+            tuple(chain.from_iterable(_beginnings(prompt, -(-WANTED // len(half)), length) for prompt in half))
+            for half in (distinct[::2], distinct[1::2])
+        )
         return Passages(search, check, len(distinct))
     wanted = max(2 * FEWEST, -(-2 * WANTED // len(distinct)))
     cut = [_beginnings(prompt, wanted, length) for prompt in distinct]
@@ -73,10 +76,6 @@ def _halves(cut: Sequence[Sequence[Tokens]]) -> tuple[tuple[Tokens, ...], tuple[
     early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
     late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
     return tuple(early), tuple(late)
-
-
-def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[Tokens, ...]:
-    return tuple(chain.from_iterable(_beginnings(prompt, -(-wanted // len(prompts)), apart) for prompt in prompts))
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:

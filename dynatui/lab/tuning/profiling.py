@@ -1,5 +1,6 @@
 """Profiles drafts on a user's prompts: scores each text once, keeps the counts in a log from which an interrupted
-profile resumes, and measures the times of passes on this machine.
+profile resumes, and measures the times of passes on this machine. Sizes of models are those of the checkpoint's dtype,
+as a server would load them; they are computed from configurations.
 """
 
 import hashlib
@@ -11,21 +12,32 @@ from statistics import fmean
 from typing import TypeAlias
 
 import msgspec
+import torch
 from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import PromptError, require
+from decoder.heads.dflash import BlockHead
+from decoder.heads.eagle3 import Head
+from decoder.heads.mtp import MtpHead
+from decoder.heads.parts import HeadModule, StatesReader
+from decoder.models.checkpoint_files import weight_files
+from decoder.models.checkpoints import display_name, load_config
+from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.words import row_bytes
 from decoder.models.heads import kind_of
-from decoder.models.names import LOOKUP, DraftKind
+from decoder.models.hub import cached_folder, is_hub_id
+from decoder.models.names import LOOKUP, MTP, DraftKind
 from decoder.models.pair import Pair
+from decoder.models.quantisation import memory_of, quantisation_of
 from decoder.models.text import encode_prompts, encoded
 from decoder.models.tokenizer import TextTokenizer
 from decoder.prompts.prompt import as_prompt, templated
+from decoder.run.expected import work_of_config
 from dynatui.lab.bench.on_pair import Done, Note, PairRequest, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
 from dynatui.lab.tuning.scoring import Tokens, given, scored, written
-from dynatui.lab.tuning.sizes import head_size, model_size
 from dynatui.number_format import counted as counted_words
 from dynatui.servers.costs import ROWS, NamedDevice, least_costs
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
@@ -255,3 +267,67 @@ def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], m
         sizes = {name: draft.size for name, draft in drafts.items() if draft.size}
         return least_costs(job.roofline, size, sizes, round(measured.context))
     return measured
+
+
+_KV_ROWS = 1024
+
+
+def model_size(name: str, device: torch.device) -> ModelSize:
+    """Size of the model with this hub id, folder or GGUF file."""
+    config = load_config(name)
+    dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
+    quantised = None if isinstance(config, GgufFile) else quantisation_of(display_name(name), config, device)
+    work = work_of_config(config, dtype, quantised)
+    shown = display_name(name)
+    if isinstance(config, GgufFile):
+        weights_bytes, row, precision = sum(config.tensors.values()), row_bytes(config), "GGUF"
+    else:
+        memory = memory_of(config, dtype, quantised)
+        weights_bytes, row = memory.weights_bytes, memory.token_bytes
+        precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
+    return ModelSize(
+        name=shown,
+        revision=_revision(name),
+        dtype=precision,
+        weights_bytes=weights_bytes,
+        pass_bytes=work.weights_bytes if work else None,
+        weights=work.weights if work else None,
+        kv_bytes_per_token=row,
+    )
+
+
+def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
+    """Size of a drafting head in the target's dtype. An MTP layer caches as much per token as one target layer."""
+    output, body = _weights(head)
+    width = getattr(torch, target.dtype, head.dtype).itemsize
+    row = (target.kv_bytes_per_token or 0) / layers
+    if isinstance(head, Head | BlockHead):
+        one, two = (head.new_cache(count * _KV_ROWS).nbytes for count in (1, 2))
+        row = (two - one) / head.dtype.itemsize * width / _KV_ROWS
+    files = [] if name == MTP else weight_files(name)
+    stored = sum(path.stat().st_size for path in files)
+    return ModelSize(
+        name=display_name(name),
+        revision=_revision(name),
+        dtype=target.dtype,
+        weights_bytes=stored or body * width,
+        pass_bytes=(output + body) * width,
+        weights=output + body,
+        kv_bytes_per_token=row or None,
+    )
+
+
+def _weights(head: StatesReader) -> tuple[int, int]:
+    """Numbers of weights that a pass reads: in the output head (which may be the target's), and in all other layers."""
+    if isinstance(head, HeadModule):
+        tables = sum(weight.numel() for weight in head.embed_tokens.parameters())
+        output = sum(weight.numel() for weight in head.lm_head.parameters())
+        return output, sum(weight.numel() for weight in head.parameters()) - tables - output
+    assert isinstance(head, MtpHead), "all other heads are modules"  # noqa: S101 - for mypy
+    return head.output.weight.numel(), head.projection.numel() + head.layer.weights
+
+
+def _revision(name: str) -> str:
+    """Commit of a hub id in the cache; empty for a folder or a file."""
+    folder = cached_folder(name) if is_hub_id(name) and not Path(name).exists() else None
+    return folder.name if folder else ""

@@ -27,7 +27,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui import main as cli
 from dynatui.cli import settings
-from dynatui.lab.commands import bench, bench_options
+from dynatui.lab.commands import bench
 from dynatui.prompts import load
 from dynatui.record.comparison import CHANGED
 from dynatui.session import DEMO, Models, Session, View
@@ -271,6 +271,6 @@ def test_run_doctor_and_bench_need_one_model_for_lookups(printed: Printed, capsy
     told = capsys.readouterr().out
     assert "drafts are copied from earlier in the text, without a model" in told
     assert "draft " not in told.split("models", 1)[1].split("rounds", 1)[0]
-    methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), "lookup")
+    methods = bench._with_draft(tuple(bench.all_methods().split(",")), "lookup")
     assert {"ar", "auto", "linear", "fixed", "dynatree", "bestfirst"} <= set(methods)
     assert not {"alg1", "delayed", "streaming"} & set(methods)

@@ -16,12 +16,13 @@ from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import figures, job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.commands import bench_files, bench_paper
-from dynatui.lab.commands.bench_files import write_all
+from dynatui.lab.commands import bench_paper
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Refused
 from tests.lab.bench.paper.reports import paper_report, request
 
+WRITERS = bench_paper.writers
+"""Maker of the functions that write the files, which the other tests replace."""
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
 MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
 SETS = {
@@ -61,8 +62,8 @@ def run(*arguments: str) -> int:
     [
         ("--prompt-chars 5 --prompt-tokens 5", "give --prompt-chars or --prompt-tokens, not"),
         ("--data x --data-sets news", "there is no data set 'news'; choose from wikitext"),
-        ("--data x --experiments best", "--experiments names 'best', which is "),
-        ("--data x --lanes best", "--lanes names 'best', which is unknown; "),
+        ("--data x --data-sets news --experiments best", "--experiments names 'best', which is unknown; choose from"),
+        ("--data x --data-sets news --lanes best", "--lanes names 'best', which is unknown; choose from"),
         ("--data x --temperature -1", "temperature is -1; give 0 (greedy) to 2"),
         ("--data x --target x", "a target needs a draft; give --draft MODEL"),
         ("--output /proc/none --data x", "cannot write /proc/none: No such file or directory; name another"),
@@ -83,11 +84,12 @@ def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixt
     assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 
-def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
+def test_a_measurement_as_asked_for_is_written_and_printed_and_goes_on_where_it_was(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a" / "b"
-    arguments = [*MAIN, "--data", "x", *models, "--output", str(out)]
+    given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
+    arguments = [*MAIN, *given, "--data", "x", *models, "--output", str(out)]
     assert run(*arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == "THE TABLE\n"
@@ -97,47 +99,34 @@ def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
     assert (report.complete, len(report.blocks)) == (True, 2)
     assert {cell.lane for cell in report.cells} == {"ar", "linear K=4", "phase 3"}
     measured = (out / "log.jsonl").read_bytes()
-    assert run(*arguments) == 0
-    assert (out / "log.jsonl").read_bytes() == measured
-
-
-def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> None:
-    given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
-    assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
-    begun = json.loads((tmp_path / "log.jsonl").read_bytes().splitlines()[0])
-    request = begun["asked"]
+    request = json.loads(measured.splitlines()[0])["asked"]
     assert (request["stops_at_eos"], request["seed"], request["warm_up"]) == (True, 7, 3)
     (experiment,) = request["experiments"]
     assert (experiment["most"], experiment["unit"], experiment["repeats"]) == (4, "tokens", 2)
     assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])
+    assert run(*arguments) == 0
+    assert (out / "log.jsonl").read_bytes() == measured
 
 
+@pytest.mark.parametrize("prompt", [0, 1])
 def test_an_interruption_reports_what_is_complete(
-    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    prompt: int, models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = job._block
 
     def interrupting(*given: Any) -> Any:
-        os.kill(os.getpid(), signal.SIGINT) if given[2][0].prompt else None
+        os.kill(os.getpid(), signal.SIGINT) if given[2][0].prompt == prompt else None
         return honest(*given)
 
     monkeypatch.setattr(job, "_block", interrupting)
     arguments = [*MAIN, "--prompts", "2", "--data-sets", "wikitext", *models, "--output", str(tmp_path)]
     assert run(*arguments) == 130
-    assert capsys.readouterr().out == "THE TABLE\n"
-    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=PaperReport)
-    assert (report.complete, len(report.blocks)) == (False, 1)
-
-
-def test_an_interruption_before_the_first_block_reports_nothing(
-    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "_block", lambda *_: os.kill(os.getpid(), signal.SIGINT))
-    assert run(*MAIN, *models, "--output", str(tmp_path)) == 130
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "interrupted before everything was measured at least once" in captured.err
-    assert not (tmp_path / "report.json").exists()
+    captured, kept = capsys.readouterr(), tmp_path / "report.json"
+    assert (captured.out, kept.exists()) == (("THE TABLE\n", True) if prompt else ("", False))
+    assert ("interrupted before everything was measured at least once" in captured.err) is (prompt == 0)
+    if prompt:
+        report = msgspec.json.decode(kept.read_bytes(), type=PaperReport)
+        assert (report.complete, len(report.blocks)) == (False, 1)
 
 
 def test_more_tokens_than_fit_are_refused(
@@ -152,17 +141,8 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
     report: Any = {"is": "no report"}
     (tmp_path / "report.json").mkdir()
     with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
-        write_all(report, tmp_path, (write,))
+        bench_paper.write_all(report, tmp_path, (write,))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
-
-
-@pytest.mark.parametrize("arguments", [("--experiments", "best"), ("--lanes", "best")])
-def test_names_are_checked_before_data_sets_are_read(
-    arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(prompts, "text_sets", lambda *_, **__: pytest.fail("read"))
-    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
-    assert "names 'best', which is unknown; choose from" in capsys.readouterr().err
 
 
 def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
@@ -173,7 +153,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
+        bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -186,7 +166,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
+    bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert f"wrote {count} files to" in capsys.readouterr().err

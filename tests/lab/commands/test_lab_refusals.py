@@ -96,6 +96,7 @@ SELECTOR = [
     ("train --data /nonesuch --out x", "/nonesuch holds no collection: No such file or directory"),
     ("eval --data x --selector /nonesuch", "there is no selector /nonesuch; make one with dynatui"),
 ]
+MISSING = "cannot use the database sqlite:////nonesuch/x.db: unable to open database file; check that its folder exists"
 TUNE = [
     ("--name a/b", "--name is 'a/b'; give up to 64 letters, digits, - and _, for example mine"),
     ("--name tuned", "--name is tuned, a preset that comes with dynatui; give another name"),
@@ -105,6 +106,7 @@ TUNE = [
     ("--minutes soon", "Invalid value for '--minutes': Input should be a valid number"),
     ("--max-new-tokens 0", "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1"),
     ("--target x", "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier"),
+    ("--storage sqlite:////nonesuch/x.db --target /nonesuch --draft /nonesuch", MISSING),
 ]
 PROFILE = [
     ("", "Missing option '--output'"),

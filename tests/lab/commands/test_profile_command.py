@@ -21,9 +21,10 @@ TEXTS = ("The tree grows", "A small model", "Nothing is lost")
 SHORT = ("--max-new-tokens", "12", "--device", "cpu", "--dtype", "float32")
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tiny.TinyPair:
-    return tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+@pytest.fixture
+def small(models: list[str]) -> str:
+    """The draft of the tiny pair."""
+    return models[3]
 
 
 @pytest.fixture
@@ -35,9 +36,8 @@ def prompts(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def arguments(pair: tiny.TinyPair, prompts: str, tmp_path: Path) -> list[str]:
-    drafts = f"{pair.draft},lookup"
-    given = ["--target", str(pair.target), "--drafts", drafts, "--prompt-file", prompts]
+def arguments(models: list[str], small: str, prompts: str, tmp_path: Path) -> list[str]:
+    given = [*models[:2], "--drafts", f"{small},lookup", "--prompt-file", prompts]
     return ["profile", *given, *SHORT, "--output", str(tmp_path / "mine.json")]
 
 
@@ -46,12 +46,12 @@ def kept(folder: Path) -> Profile:
 
 
 def test_every_draft_has_rates_by_category_and_by_context(
-    arguments: list[str], pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 0
     found = kept(tmp_path)
     assert (found.prompts, found.tokens, found.answers, found.temperature) == (3, 36, 0, 0)
-    assert list(found.drafts) == [str(pair.draft), "lookup"]
+    assert list(found.drafts) == [small, "lookup"]
     draft, lookup = found.drafts.values()
     assert (draft.kind, lookup.kind, draft.longest) == ("model", "lookup", 16)
     assert set(draft.by_category) == {"even", "odd"}
@@ -62,7 +62,7 @@ def test_every_draft_has_rates_by_category_and_by_context(
     assert draft.confidence[0].survival == pytest.approx(draft.survival)
     assert lookup.drafted[0] < 1
     assert found.costs
-    assert (found.costs.source, set(found.costs.draft_s)) == ("measured", {str(pair.draft)})
+    assert (found.costs.source, set(found.costs.draft_s)) == ("measured", {small})
     assert found.size.weights_bytes == draft.size.weights_bytes  # type: ignore[union-attr]  # kin have one shape
     printed = capsys.readouterr()
     assert "L(3)" in printed.out
@@ -79,10 +79,6 @@ def test_sampled_profiles_have_both_rules(arguments: list[str], tmp_path: Path) 
     assert (kept(tmp_path).temperature, kept(tmp_path).top_k, kept(tmp_path).top_p) == (1, 20, None)
 
 
-def without_costs(profile: Profile) -> Profile:
-    return structs.replace(profile, costs=None)
-
-
 def interrupting(after: int) -> Callable[[Pair, ScoredText], ScoredPlaces]:
     """Scoring that is interrupted after so many scored texts."""
     asked = list[ScoredText]()
@@ -96,29 +92,20 @@ def interrupting(after: int) -> Callable[[Pair, ScoredText], ScoredPlaces]:
     return score
 
 
-def test_an_interrupted_profile_holds_the_prompts_so_far_and_goes_on(
+def test_an_interrupted_profile_holds_the_prompts_so_far_and_goes_on_with_the_same_options(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 0
-    whole = without_costs(kept(tmp_path))
+    whole = structs.replace(kept(tmp_path), costs=None)
     with monkeypatch.context() as patch:
         patch.setattr(profiling, "scored", interrupting(3))
         assert main(arguments) == INTERRUPTED
     assert kept(tmp_path).prompts == 1
     assert "the same command goes on" in " ".join(capsys.readouterr().out.split())
-    assert main(arguments) == 0
-    assert without_costs(kept(tmp_path)) == whole
-
-
-def test_a_log_of_other_options_is_refused(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(profiling, "scored", interrupting(0))
-        assert main(arguments) == INTERRUPTED
-    capsys.readouterr()
     assert main([*arguments, "--seed", "3"]) == 2
     assert "was started with other values of seed" in capsys.readouterr().err
+    assert main(arguments) == 0
+    assert structs.replace(kept(tmp_path), costs=None) == whole
 
 
 def test_answers_are_scored_without_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,19 +132,11 @@ def test_the_embedded_pair_is_profiled_on_its_own_texts(tmp_path: Path, capsys: 
     assert "books-1m" in capsys.readouterr().out
 
 
-def test_a_prompt_that_does_not_fit_is_left_out_and_counted(
-    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*arguments, "--prompt", "word " * 400]) == 0
-    assert (kept(tmp_path).prompts, kept(tmp_path).left_out) == (3, 1)
-    assert "1 prompt left out" in capsys.readouterr().err
-
-
-def test_given_costs_and_a_roofline_say_so(arguments: list[str], pair: tiny.TinyPair, tmp_path: Path) -> None:
+def test_given_costs_and_a_roofline_say_so(arguments: list[str], small: str, tmp_path: Path) -> None:
     assert main([*arguments, "--step-ms", "37.5", "--draft-ms", "26"]) == 0
     given = kept(tmp_path).costs
     assert given
-    assert (given.source, given.target_s, given.draft_s) == ("given", {1: 0.0375}, {str(pair.draft): 0.026})
+    assert (given.source, given.target_s, given.draft_s) == ("given", {1: 0.0375}, {small: 0.026})
     assert main([*arguments, "--roofline", "L4"]) == 0
     roofline = kept(tmp_path).costs
     assert roofline
@@ -165,13 +144,17 @@ def test_given_costs_and_a_roofline_say_so(arguments: list[str], pair: tiny.Tiny
     assert roofline.target_s[1] > 0
 
 
-def test_a_draft_that_cannot_be_used_is_named(arguments: list[str], pair: tiny.TinyPair, tmp_path: Path) -> None:
+def test_what_cannot_be_profiled_is_named_and_counted(
+    arguments: list[str], small: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     drafts = arguments.index("--drafts") + 1
     other = tiny.save(tmp_path / "other", tiny.build(tiny.FAMILIES["neox"](), 5), other_tokenizers.byte_level())
     arguments[drafts] += f",/nowhere,{other}"
-    assert main(arguments) == 0
-    assert list(kept(tmp_path).drafts) == [str(pair.draft), "lookup"]
-    assert len(kept(tmp_path).draft_errors) == 2
+    assert main([*arguments, "--prompt", "word " * 400]) == 0
+    found = kept(tmp_path)
+    assert (list(found.drafts), len(found.draft_errors)) == ([small, "lookup"], 2)
+    assert (found.prompts, found.left_out) == (3, 1)
+    assert "1 prompt left out" in capsys.readouterr().err
 
 
 def test_a_profile_that_cannot_begin_leaves_no_file(tmp_path: Path) -> None:

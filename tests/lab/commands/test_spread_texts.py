@@ -9,9 +9,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,9 +22,7 @@ from tests.decoder.broken_targets import damaged
 from tests.dynatui.pty_terminal import ROOT
 from tests.tiny import SPECIAL, VOCABULARY, TinyPair, spread_pair
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc")
 
 FAMILIES = ("llama", "neox", "qwen3")
 REPEATED = "The captain looked at the sea. " * 6
@@ -50,8 +47,8 @@ def test_all_families_and_methods_write_what_one_process_writes(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    asked = [*models(pairs.get(family)), "--prompt", "The tree grows", "--methods", SPREAD]
-    found = spread_as_whole([*asked, "--max-new-tokens", "200", "--temperature", temperature], count, tmp_path, capsys)
+    asked = [*models(pairs.get(family)), *SHORT[:2], "--methods", SPREAD, "--max-new-tokens", "200"]
+    found = spread_as_whole([*asked, "--temperature", temperature], count, tmp_path, capsys)
     assert {len(written) for written in tokens(found).values()} == {200}
 
 
@@ -73,13 +70,12 @@ def test_lookups_and_trees_of_several_origins_write_what_one_process_writes(
 
 
 def test_two_processes_that_torchrun_has_started_write_what_one_writes(
-    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
-    asked += ["--methods", "ar,dynatree,auto"]
-    spread = decoded(torchrun(asked), tmp_path)
-    assert tokens(spread) == tokens(decoded_here(asked, capsys))
-    assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
+    """The target has more tokens than its draft, and writes some of them."""
+    asked = [*models(SPECIAL["wide-target"](tmp_path / "wide")), *SHORT, "--methods", SPREAD]
+    spread = spread_as_whole(asked, 2, tmp_path, capsys)
+    assert max(tokens(spread)["ar"]) >= VOCABULARY
     assert spread["ranks"] == ["cpu"] * 2
     assert len(spread["peak_bytes_by_rank"]) == 2
     assert min(spread["peak_bytes_by_rank"]) > 2**20
@@ -88,26 +84,16 @@ def test_two_processes_that_torchrun_has_started_write_what_one_writes(
 def test_logits_without_a_choice_end_every_method_over_several_processes(
     pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--prompt", "The tree grows", "--max-new-tokens", "12", "--methods", SPREAD]
-    text = tokens(decoded_here([*models(pairs["llama"]), *asked], capsys))["ar"]
+    text = tokens(decoded_here([*models(pairs["llama"]), *SHORT, "--methods", "ar"], capsys))["ar"]
     token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
     broken = TinyPair(damaged(pairs["llama"].target, tmp_path / "broken", token, math.nan), pairs["llama"].draft)
-    done = ended_run(torchrun([*models(broken), *asked, "--json"]), tmp_path)
+    done = ended_run(torchrun([*models(broken), *SHORT, "--methods", SPREAD, "--json"]), tmp_path)
     assert done.code != 0
     found = json.loads(done.printed)
     for method, figures in found["methods"].items():
         assert figures["tokens"] == text[: len(figures["tokens"])], method
         assert len(figures["tokens"]) <= text.index(token) + 1, method
         assert re.search(r"logits in round \d+ are NaN or infinite, computed in float32", figures["error"]), method
-
-
-def test_a_target_with_more_tokens_than_its_draft_writes_them_over_several_processes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pair = SPECIAL["wide-target"](tmp_path / "wide")
-    asked = [*models(pair), "--prompt", "The tree grows", "--max-new-tokens", "24", "--methods", SPREAD]
-    found = spread_as_whole(asked, 2, tmp_path, capsys)
-    assert max(tokens(found)["ar"]) >= VOCABULARY
 
 
 @pytest.mark.soak
@@ -118,10 +104,11 @@ def test_methods_are_measured_over_several_processes(
     pairs: dict[str, TinyPair], further: tuple[str, ...], tmp_path: Path
 ) -> None:
     kept, whole = tmp_path / "speed.jsonl", tmp_path / "whole.jsonl"
-    asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
-    asked += ["--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
+    asked = ["bench", "speed", *models(pairs["llama"]), *SHORT, "--repeats", "1"]
+    asked += ["--methods", "auto,linear", "--no-baselines", *further]
     done = ended_run(torchrun([*asked, "--json", str(kept)]), tmp_path)
     assert done.code == 0, done.errors
+    assert done.printed.count("same as ar") == 1
     assert cli.main([*asked, "--json", str(whole)]) == 0
     (spread,) = map(json.loads, kept.read_text().splitlines())
     assert spread["setup"]["ranks"] == ["cpu", "cpu"]
@@ -139,43 +126,22 @@ def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes
     assert "Growth relative to 8 tokens:" in done.printed
 
 
-@pytest.mark.soak
-def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(
-    pairs: dict[str, TinyPair], tmp_path: Path
-) -> None:
-    kept = tmp_path / "speed.jsonl"
-    asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "x", "--methods", "ar"]
-    done = ended_run(torchrun([*asked, "--max-new-tokens", "8", "--repeats", "1", "--json", str(kept)]), tmp_path)
-    assert done.code == 0, done.errors
-    assert done.printed.count("same as ar") == 1
-    assert len(kept.read_text().splitlines()) == 1
-
-
-@pytest.mark.parametrize("asked", [("--methods", "hf,ar"), ("--device", "cuda:0")], ids=" ".join)
-def test_what_several_processes_cannot_do_ends_all_of_them(asked: tuple[str, ...], tmp_path: Path) -> None:
-    done = ended_run(torchrun(["--headless", "--prompt", "x", *asked]), tmp_path)
-    assert done.code != 0
-    assert done.printed == ""
-    assert "hf needs the whole target" in done.errors or "--device cuda:0 is a single device" in done.errors
+def test_what_several_processes_cannot_do_ends_all_of_them(tmp_path: Path) -> None:
+    done = ended_run(torchrun(["--headless", "--prompt", "x", "--device", "cuda:0"]), tmp_path)
+    assert (done.code != 0, done.printed) == (True, "")
+    assert "--device cuda:0 is a single device" in done.errors
 
 
 SPREAD = ",".join(name for name, method in METHODS.items() if not method.whole_target)
 FLOAT32 = ("--device", "cpu", "--dtype", "float32")
+SHORT = ("--prompt", "The tree grows", "--max-new-tokens", "12")
 _PATIENCE_S = 300.0
 
 
-@dataclass(frozen=True)
-class Ended:
-    """Result of a finished run."""
-
+class Ended(NamedTuple):
     code: int
     printed: str
     errors: str
-
-
-def environment() -> dict[str, str]:
-    """Environment variables that give each process one thread."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
 
 
 def models(pair: TinyPair | None) -> list[str]:
@@ -184,14 +150,15 @@ def models(pair: TinyPair | None) -> list[str]:
 
 
 def ended_run(command: Sequence[str], cwd: Path) -> Ended:
-    """Runs Python with these arguments to its end, and kills any processes of the run that are left."""
+    """Runs Python with these arguments and one thread to its end, and kills any processes of the run that are left."""
     with subprocess.Popen(
         [sys.executable, *command],
-        env=environment(),
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))},
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
     ) as process:
         try:
@@ -199,20 +166,12 @@ def ended_run(command: Sequence[str], cwd: Path) -> Ended:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    return Ended(process.returncode, printed.decode(), errors.decode())
+    return Ended(process.returncode, printed, errors)
 
 
 def torchrun(asked: Sequence[str], count: int = 2) -> list[str]:
     """Python's arguments that run the program with these arguments in `count` processes."""
     return ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "-m", "dynatui", *asked]
-
-
-def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
-    """Parsed JSON output of a run without a screen in a new process."""
-    done = ended_run([*command, "--json"], cwd)
-    assert done.code == 0, done.errors
-    found: dict[str, Any] = json.loads(done.printed)
-    return found
 
 
 def decoded_here(asked: Sequence[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -223,13 +182,14 @@ def decoded_here(asked: Sequence[str], capsys: pytest.CaptureFixture[str]) -> di
 
 
 def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
-    """Token ids by method."""
     return {name: figures["tokens"] for name, figures in found["methods"].items()}
 
 
 def spread_as_whole(asked: Sequence[str], count: int, cwd: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Checks that a run over `count` processes writes the same text as a run in one; returns the former's output."""
-    spread = decoded(torchrun(asked, count), cwd)
+    done = ended_run(torchrun([*asked, "--json"], count), cwd)
+    assert done.code == 0, done.errors
+    spread: dict[str, Any] = json.loads(done.printed)
     assert tokens(spread) == tokens(decoded_here(asked, capsys))
     assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
     return spread

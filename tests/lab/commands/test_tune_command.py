@@ -18,7 +18,7 @@ from dynatui.lab.tuning.job import OnPrompts
 from dynatui.lab.tuning.outcome import Tuned, TuneProgress
 from dynatui.main import main
 from dynatui.terminal import streams
-from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.cli.fake_screen import FakeScreen, Refused
 from tests.lab.commands.made_tuning import TREE_FOUND, progress, tuned
 
 
@@ -58,14 +58,9 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
     return found
 
 
-def test_without_optuna_one_line_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_optuna_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setattr(study, "find_spec", lambda name: None if name == "sklearn" else SimpleNamespace())
-    assert main(["tune"]) == 2
-    assert capsys.readouterr().err == (
-        "dynatui: tuning needs scikit-learn, which is not installed; pip install 'dynatui[bench]'\n"
-    )
+    assert refused("tune") == "tuning needs scikit-learn, which is not installed; pip install 'dynatui[bench]'"
 
 
 def test_what_was_found_is_said_and_kept_and_can_be_used(
@@ -91,14 +86,13 @@ def test_what_is_not_worth_keeping_is_not_written(tuner: Tuner, found: Tuned) ->
     assert list(presets.folder().iterdir()) == []
 
 
-def test_a_preset_that_is_there_is_refused_before_anything_is_measured(
-    tuner: Tuner, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["tune", "--name", "night"]) == 0
-    assert main(["tune", "--name", "night"]) == 2
-    assert "there is a preset night already; give another --name, or --force" in capsys.readouterr().err
+def test_a_preset_that_is_there_is_refused_before_anything_is_measured(tuner: Tuner, refused: Refused) -> None:
+    line = "there is a preset mine already; give another --name, or --force to replace it"
+    presets.folder().mkdir()
+    (presets.folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
+    assert (refused("tune"), tuner.jobs) == (line, [])
+    assert main(["tune", "--force"]) == 0
     assert len(tuner.jobs) == 1
-    assert main(["tune", "--name", "night", "--force"]) == 0
 
 
 def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
@@ -140,18 +134,6 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(
     assert "x tuned" in captured.out
     assert "other texts; all texts are cut from 12 prompts." in " ".join(captured.out.split())
     assert (tmp_path / "tuning.db").exists()
-
-
-def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(module, "load_pair", lambda *_, **__: pytest.fail("loaded"))
-    assert main(["tune", "--storage", "sqlite:////nonesuch/x.db"]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(
-        "dynatui: cannot use the database sqlite:////nonesuch/x.db: unable to open database file"
-    )
-    assert captured.err.count("\n") == 1
 
 
 QUIT = "dynatui: interrupted; nothing was written\n"

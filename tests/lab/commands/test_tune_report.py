@@ -16,79 +16,45 @@ from dynatui.lab.tuning.search import Leader, MethodSetting
 from dynatui.lab.tuning.study import trees
 from tests.lab.commands.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, WHERE, progress, tuned
 
-
-def verdict(**given: object) -> str:
-    """Last paragraph of the report, on one line."""
-    found = tuned(**given)  # type: ignore[arg-type]  # the arguments of `tuned`
-    return " ".join(text(found, "mine").rstrip().split("\n\n")[-1].split())
-
-
+SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 NOT_FASTER = "The result of the search is not faster than the preset tuned on other texts: "
+NOT_FOUND = "The search found nothing faster than the preset tuned; nothing was written."
+BEST = "the fastest by more than noise."
+PLAIN = "Nothing is faster than plain decoding by more than noise; use --methods ar."
+WRONG = (
+    "mine wrote a text that differs from that of plain decoding. This is a bug; please report it. The result of the "
+)
+WRONG += "search cannot be used; nothing was written."
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "verdict", "advice"),
     [
-        pytest.param(
+        (
             {"gain": 1.2},
-            "mine is faster than the preset tuned: 1.20 (1.19-1.25) times as fast. Use --methods dynatree --preset "
-            "mine, the fastest by more than noise.",
-            id="a gain beyond noise",
+            "mine is faster than the preset tuned: 1.20 (1.19-1.25) times as fast.",
+            f"Use --methods dynatree --preset mine, {BEST}",
         ),
-        pytest.param(
-            {"gain": 1.02, "sure": False},
-            f"{NOT_FASTER}1.02 (0.72-1.07) times as fast; nothing was written. Nothing is faster than plain decoding "
-            "by more than noise; use --methods ar.",
-            id="a gain within noise",
-        ),
-        pytest.param(
+        ({"gain": 1.02, "sure": False}, f"{NOT_FASTER}1.02 (0.72-1.07) times as fast; nothing was written.", PLAIN),
+        (
             {"gain": 0.9, "shipped": 1.5},
-            f"{NOT_FASTER}0.90 (0.89-0.95) times as fast; nothing was written. Use --methods dynatree --preset tuned, "
-            "the fastest by more than noise.",
-            id="slower on other texts",
+            f"{NOT_FASTER}0.90 (0.89-0.95) times as fast; nothing was written.",
+            f"Use --methods dynatree --preset tuned, {BEST}",
         ),
-        pytest.param(
-            {"gain": None, "linear": 1.5},
-            "The search found nothing faster than the preset tuned; nothing was written. Use --methods linear --k 4, "
-            "the fastest by more than noise.",
-            id="nothing found",
-        ),
-        pytest.param(
-            {"gain": None, "shipped_chain": 1.5},
-            "The search found nothing faster than the preset tuned; nothing was written. Use --methods linear --k 5, "
-            "the fastest by more than noise.",
-            id="the shipped chain is fastest",
-        ),
-        pytest.param(
+        ({"gain": None, "linear": 1.5}, NOT_FOUND, f"Use --methods linear --k 4, {BEST}"),
+        ({"gain": None, "shipped_chain": 1.5}, NOT_FOUND, f"Use --methods linear --k 5, {BEST}"),
+        (
             {"gain": 1.1, "auto": 1.5},
-            "mine is faster than the preset tuned: 1.10 (1.09-1.15) times as fast. Nothing is faster than auto by more "
-            "than noise; use --methods auto.",
-            id="nothing beats auto",
+            "mine is faster than the preset tuned: 1.10 (1.09-1.15) times as fast.",
+            "Nothing is faster than auto by more than noise; use --methods auto.",
         ),
-        pytest.param(
-            {"gain": 1.2, "wrong": frozenset({"found"})},
-            "mine wrote a text that differs from that of plain decoding. This is a bug; please report it. The result "
-            "of the search cannot be used; nothing was written. Nothing is faster than plain decoding by more than "
-            "noise; use --methods ar.",
-            id="another text",
-        ),
-        pytest.param(
-            {"gain": 1.005},
-            "mine is as fast as the preset tuned, within noise: 1.00 (0.99-1.05) times as fast. Nothing is faster than "
-            "plain decoding by more than noise; use --methods ar.",
-            id="maybe noise but no loss",
-        ),
+        ({"gain": 1.2, "wrong": frozenset({"found"})}, WRONG, PLAIN),
+        ({"gain": 1.005}, "mine is as fast as the preset tuned, within noise: 1.00 (0.99-1.05) times as fast.", PLAIN),
     ],
 )
-def test_the_verdict_claims_no_more_than_was_measured(given: dict[str, object], said: str) -> None:
-    assert verdict(**given) == said
-
-
-def test_a_sampled_tuning_is_compared_with_the_default_preset_for_sampled_tokens() -> None:
-    sampled = replace(tuned(gain=1.2), conditions=replace(WHERE, sampling=Sampling(0.6)))
-    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
-    assert "x sampled" in text(sampled, "mine")
-    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
+def test_the_verdict_claims_no_more_than_was_measured(given: dict[str, Any], verdict: str, advice: str) -> None:
+    paragraph = text(tuned(**given), "mine").rstrip().split("\n\n")[-1]
+    assert " ".join(paragraph.split()) == f"{verdict} {advice}"
 
 
 @pytest.mark.parametrize("name", ["mine", "x" * 64])
@@ -118,6 +84,10 @@ def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
     assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens per text, seed 0."
     assert third == "On 20 texts that the search had not used: 1.20 (1.19-1.25) times as fast as the preset tuned."
     assert comments(tuned(1.02, sure=False))[2].endswith("preset tuned, which is within noise.")
+    sampled = replace(tuned(gain=1.2), conditions=SAMPLED)
+    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
+    assert "x sampled" in text(sampled, "mine")
+    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
 
 
 def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
@@ -156,7 +126,14 @@ def test_no_line_is_wider_than_the_terminal_and_24_lines_suffice(width: int) -> 
     assert width < 80 or len(shown) < 24
 
 
-def test_without_a_terminal_a_line_says_what_is_new() -> None:
+def test_without_a_terminal_a_line_says_what_is_new(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        with watching() as watcher:
+            watcher(progress())
+        monkeypatch.setattr(sys, "stderr", None)
+    assert capsys.readouterr().err == f"dynatui: {line(progress())}\n"
     said, now = list[str](), [0.0]
     watch = Lines(said.append, lambda: now[0])
     watch(progress(leaders=SHIPPED_ONES))
@@ -175,17 +152,6 @@ def test_without_a_terminal_a_line_says_what_is_new() -> None:
             "the search's texts; 80 s left, then the check"
         )
     )
-
-
-def test_where_standard_error_is_no_terminal_lines_are_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with watching() as watch:
-        watch(progress())
-    assert capsys.readouterr().err == f"dynatui: {line(progress())}\n"
-    monkeypatch.setattr(sys, "stderr", None)
-    with watching() as watch:
-        watch(progress())
 
 
 def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,6 +173,12 @@ def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch:
     assert terminal.getvalue().endswith("\x1b[1A\x1b[2K" * 2)
 
 
+def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> None:
+    assert (times(None), times(Interval(value=1.5, low=None, high=None))) == ("-", "1.50")
+    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
+    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
+
+
 def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
     found, setting = tuned(1.2), MethodSetting("dynatree", TREE_FOUND)
     state = replace(found.state, too_large=(setting,), wrong=(setting,), trials=1)
@@ -216,13 +188,6 @@ def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
     assert "1 setting left out, since the generated text differs from the text of plain decoding. This is" in heading
 
 
-def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> None:
-    assert (times(None), times(Interval(value=1.5, low=None, high=None))) == ("-", "1.50")
-    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
-    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
-
-
-SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 BEGUN: dict[str, Any] = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
 SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(MethodSetting("dynatree", trees(0.6).shipped))}
 

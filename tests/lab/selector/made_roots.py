@@ -1,6 +1,7 @@
 """Labelled roots and draws without a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, MOST, number
 from decoder.selector.policy import SCALARS
 from decoder.selector.stored import Fingerprint
+from decoder.tree import TokenTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
 from dynatui.lab.selector.labels import RootDraws, shared_draws
@@ -21,12 +23,12 @@ PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
 SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)
 
 
-class RandomDraft:
-    """A draft model with random logits after any text."""
+@dataclass(frozen=True)
+class MadeDraft:
+    """A draft model with these logits after an unknown text, by their number, and after nodes of a tree."""
 
-    def __init__(self, vocabulary: int, seed: int) -> None:
-        self._vocabulary = vocabulary
-        self._generator = torch.Generator().manual_seed(seed)
+    after_text: Callable[[int], Tensor]
+    after_nodes: Callable[[TokenTree, Sequence[int]], Tensor]
 
     def begin_tree(self) -> None:
         pass
@@ -34,21 +36,23 @@ class RandomDraft:
     def commit(self, path: Sequence[int]) -> None:
         pass
 
-    def again_after(self, text: Sequence[int], latest: int) -> tuple[Tensor, list[int]]:
-        return self.logits(latest), [len(text)]
+    def again_after(self, _text: Sequence[int], latest: int) -> tuple[Tensor, list[int]]:
+        return self.after_text(latest), []
 
-    def after_level(self, _tree: object, nodes: Sequence[int]) -> tuple[Tensor, list[int]]:
-        return self.logits(len(nodes)), []
-
-    def logits(self, rows: int) -> Tensor:
-        return torch.randn(rows, self._vocabulary, generator=self._generator)
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Tensor, list[int]]:
+        return self.after_nodes(tree, nodes), []
 
 
 def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> RootDraws:
     """The vocabulary is small, so that rollouts share nodes."""
-    draft: Any = RandomDraft(vocabulary, seed)
+    generator = torch.Generator().manual_seed(seed)
+
+    def logits(rows: int) -> Tensor:
+        return torch.randn(rows, vocabulary, generator=generator)
+
+    draft: Any = MadeDraft(logits, lambda _, nodes: logits(len(nodes)))
     draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
-    target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
+    target = logits(len(draws.tree)).softmax(-1).double().numpy()
     rows = np.zeros_like(target)
     for node, drawn in (draws.tree.draws or {}).items():
         rows[node] = drawn.row.double().numpy()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
@@ -45,7 +46,7 @@ def assert_same(one: Path, other: Path) -> None:
         torch.testing.assert_close(values, labels(other)[name])
 
 
-def test_every_text_has_roots_at_equal_distances(engine: Engine, whole: Path) -> None:
+def test_every_text_has_roots_at_equal_distances_with_features_labels_and_times(engine: Engine, whole: Path) -> None:
     roots = load(whole)
     assert len(roots) == 3 * 2 * 2
     assert roots.prompt.unique().tolist() == [0, 1, 2]
@@ -53,12 +54,9 @@ def test_every_text_has_roots_at_equal_distances(engine: Engine, whole: Path) ->
     lengths = roots.scalars[:, SCALARS.index("logarithm of the text's length")].exp().round()
     first, second = lengths[::2], lengths[1::2]
     assert (second - first == PLAN.every).all()
-    assert read_manifest(whole).pair == fingerprint(engine.pair.observed())
-
-
-def test_roots_hold_features_labels_and_times(engine: Engine, whole: Path) -> None:
-    roots = load(whole)
-    assert [rows.shape[1] for rows in roots.hidden] == list(fingerprint(engine.pair.observed()).hidden)
+    pair = fingerprint(engine.pair.observed())
+    assert read_manifest(whole).pair == pair
+    assert [rows.shape[1] for rows in roots.hidden] == list(pair.hidden)
     assert roots.scalars.isfinite().all()
     tokens = roots.tokens["specinfer"]
     assert tokens.shape == (len(roots), len(ACTIONS))
@@ -95,26 +93,17 @@ def test_collecting_goes_on_after_a_kill_and_adds_only_what_is_missing(
     assert_same(folder, whole)
 
 
-def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) -> None:
-    other = CollectionPlan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=4, trees=1)
-    with pytest.raises(ConfigError, match="holds a collection that was made with another plan; name a new folder"):
-        list(collect(engine, PROMPTS, other, whole))
-    with pytest.raises(ConfigError, match="another digest"):
-        list(collect(engine, [*PROMPTS[:2], "x"], PLAN, whole))
-
-
-@pytest.mark.parametrize(
-    ("plan", "kind", "said"),
-    [
-        (CollectionPlan(("coupled",)), ConfigError, "roots cannot be labelled for verifier 'coupled'; choose from nss"),
-        (CollectionPlan(new_tokens=2, every=3), PromptError, "every text ended before its first root"),
-    ],
-)
-def test_what_has_no_roots_is_refused(
-    engine: Engine, tmp_path: Path, plan: CollectionPlan, kind: type[Exception], said: str
+def test_a_folder_of_another_collection_is_refused_and_so_is_what_has_no_roots(
+    engine: Engine, whole: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(kind, match=said):
-        list(collect(engine, PROMPTS, plan, tmp_path / "x"))
+    for prompts, plan, folder, kind, said in (
+        (PROMPTS, structs.replace(PLAN, every=4), whole, ConfigError, "was made with another plan; name a new folder"),
+        ([*PROMPTS[:2], "x"], PLAN, whole, ConfigError, "another digest"),
+        (PROMPTS, CollectionPlan(("coupled",)), tmp_path, ConfigError, "for verifier 'coupled'; choose from nss"),
+        (PROMPTS, CollectionPlan(new_tokens=2, every=3), tmp_path, PromptError, "every text ended before its first ro"),
+    ):
+        with pytest.raises(kind, match=said):
+            list(collect(engine, prompts, plan, folder))
 
 
 def test_a_folder_that_holds_nothing_is_refused(tmp_path: Path) -> None:

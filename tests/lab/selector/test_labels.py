@@ -11,19 +11,20 @@ import torch
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import ACTIONS, ONE_PATH, number
+from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import VERIFIERS
 from dynatui.lab.selector.labels import LABELLED, TextRoots, shared_draws
 from tests.decoder.makers import TinyModels
-from tests.decoder.verify.lossless.enumeration import Models, delayed_trees, models, outcomes
-from tests.lab.selector.made_roots import random_draws
+from tests.decoder.verify.lossless.enumeration import delayed_trees, models, outcomes
+from tests.lab.selector.made_roots import MadeDraft, random_draws
 
 
 @pytest.mark.parametrize("verifier", LABELLED)
 def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: str) -> None:
+    assert set(LABELLED) == set(VERIFIERS)
     for seed in range(2):
         root = random_draws(seed)
         labels = root.expected_tokens(verifier)
@@ -31,14 +32,12 @@ def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: s
             if verifier == "block" and not one_path:
                 assert np.isnan(label)
                 continue
+            if action == DelayedTree(1, 0, 0):
+                assert label == 1
             tree, nodes = root.draws.subtree(action)
             rows = root.target_probs[nodes], root.draft_probs[nodes]
             enumerated = sum(VERIFIERS[verifier].reach(tree, *rows))
             assert label == pytest.approx(enumerated, abs=1e-12)
-
-
-def test_every_verifier_can_be_labelled() -> None:
-    assert set(LABELLED) == set(VERIFIERS)
 
 
 @pytest.mark.parametrize("action", [DelayedTree(1, 0, 16), DelayedTree(3, 2, 5), DelayedTree(4, 8, 8)], ids=str)
@@ -50,39 +49,17 @@ def test_the_tree_of_an_action_has_its_draws(action: DelayedTree) -> None:
     assert dict(+by_depth) == {depth: 1 if depth < action.l1 else action.k for depth in range(action.depth)}
 
 
-def test_plain_decoding_brings_one_token() -> None:
-    root = random_draws(6)
-    assert all(root.expected_tokens(name)[number(DelayedTree(1, 0, 0))] == 1 for name in LABELLED)
-
-
 TEXT = [5, 9, 17, 40, 3, 8, 61, 22]
 MOST = DelayedTree(2, 1, 2)
 WARM = Sampling(0.8)
 
 
-class ToyDraft:
-    """A draft model whose logits encode the given rows, after an unknown text."""
-
-    def __init__(self, pair: Models) -> None:
-        self._pair = pair
-
-    def begin_tree(self) -> None:
-        pass
-
-    def commit(self, path: Sequence[int]) -> None:
-        pass
-
-    def again_after(self, _text: Sequence[int], _latest: int) -> tuple[torch.Tensor, list[int]]:
-        return self._pair.draft_rows(TokenTree([-1]), [0]).log(), []
-
-    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[torch.Tensor, list[int]]:
-        return self._pair.draft_rows(tree, nodes).log(), []
-
-
 @pytest.mark.parametrize("kind", ["generic", "draft zeros"])
 def test_within_shared_draws_a_shape_s_tree_is_distributed_as_if_it_had_been_drawn_alone(kind: str) -> None:
     pair = models(kind, MOST.depth)
-    draft: Any = ToyDraft(pair)
+    draft: Any = MadeDraft(
+        lambda _: pair.draft_rows(TokenTree([-1]), [0]).log(), lambda tree, nodes: pair.draft_rows(tree, nodes).log()
+    )
     laws: dict[DelayedTree, dict[DrawnTree, float]] = defaultdict(lambda: defaultdict(float))
     for draws, probability in outcomes(lambda generator: shared_draws(draft, [-1], Sampling(1.0), MOST, generator)):
         for shape in draws.shapes:
@@ -97,6 +74,10 @@ def pair(tiny_models: TinyModels) -> Pair:
     return tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.observed()
 
 
+def near(probs: torch.Tensor) -> Any:
+    return pytest.approx(probs.numpy(), abs=1e-4)
+
+
 def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tensor:
     """A model's distribution after a text, by one pass over the whole text."""
     model = pair.draft_model if draft else pair.target
@@ -104,29 +85,20 @@ def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tens
     return (logits.double() / WARM.temperature).softmax(-1)
 
 
-def test_draws_have_the_rows_of_plain_passes(pair: Pair) -> None:
+def test_draws_and_roots_have_the_rows_of_plain_passes(pair: Pair) -> None:
     roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
-    for end in (3, 6):
-        roots.advance(TEXT[:end])
-        for _ in range(2):
-            drawn = roots.drawn()
+    for end in (2, 5, 8):
+        root, text = roots.advance(TEXT[:end]), TEXT[:end]
+        for drawn in (roots.drawn(), roots.drawn()):
             tree = drawn.draws.tree
             for node in range(len(tree)):
                 path = [tree.tokens[each] for each in reversed(tree.ancestors(node)[:-1])]
-                text = [*TEXT[:end], *path]
-                assert drawn.target_probs[node] == pytest.approx(plain(pair, text).numpy(), abs=1e-4)
+                assert drawn.target_probs[node] == near(plain(pair, [*text, *path]))
                 if drawn.draft_probs[node].any():
-                    assert drawn.draft_probs[node] == pytest.approx(plain(pair, text, draft=True).numpy(), abs=1e-4)
-
-
-def test_a_root_knows_what_was_said_before_its_last_token_and_what_the_draft_says_after_it(pair: Pair) -> None:
-    roots = TextRoots(pair, WARM, MOST, len(TEXT), PhiloxGenerator(0))
-    for end in (2, 5, 8):
-        root = roots.advance(TEXT[:end])
-        roots.drawn()
-        assert root.target_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1]).numpy(), abs=1e-4)
-        assert root.draft_before.numpy() == pytest.approx(plain(pair, TEXT[: end - 1], draft=True).numpy(), abs=1e-4)
-        assert root.draft_at.numpy() == pytest.approx(plain(pair, TEXT[:end], draft=True).numpy(), abs=1e-4)
+                    assert drawn.draft_probs[node] == near(plain(pair, [*text, *path], draft=True))
+        assert root.target_before.numpy() == near(plain(pair, text[:-1]))
+        assert root.draft_before.numpy() == near(plain(pair, text[:-1], draft=True))
+        assert root.draft_at.numpy() == near(plain(pair, text, draft=True))
         assert (root.length, len(root.hidden)) == (end, 3)
 
 

@@ -11,7 +11,7 @@ from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.policy import SCALARS, OneRoot, Policy, best_static, loss, throughput
-from decoder.selector.stored import SelectorInfo, read_selector, write_selector
+from decoder.selector.stored import read_selector
 from dynatui.lab.selector.dataset import TEST, round_seconds
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
@@ -27,26 +27,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]
     return file, [epoch.loss for epoch in train(made_roots(), manifest(), RECIPE, file)]
 
 
-@pytest.fixture(scope="module")
-def brief(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
-    """A training on few roots that was not interrupted."""
-    file = tmp_path_factory.mktemp("brief") / "selector.safetensors"
-    return file, [epoch.loss for epoch in train(made_roots(FEW), manifest(), BRIEF, file)]
-
-
-def assert_same(one: Path, other: Path) -> None:
-    (policy, about), (twin, about_twin) = read_selector(one), read_selector(other)
-    weights = twin.state_dict()
-    assert all(torch.equal(value, weights[name]) for name, value in policy.state_dict().items())
-    assert about == about_twin
-
-
-def test_throughput_is_a_ratio_of_sums() -> None:
+def test_the_objective_is_that_of_equation_12_and_throughput_a_ratio_of_sums() -> None:
     scores, tokens, seconds = torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 4.0]]), torch.tensor([[1.0, 2.0]])
     assert throughput(scores, tokens, seconds).tolist() == pytest.approx([5 / 3])
-
-
-def test_the_objective_is_that_of_equation_12() -> None:
     rates, base = torch.tensor([2.0, 0.5, 0.9, 1.0]), torch.ones(4)
     mean = -(rates.log().mean())
     assert loss(rates, base, 0.0, 0.5).item() == pytest.approx(mean.item())
@@ -94,14 +77,11 @@ def test_scores_depend_on_hidden_rows_but_not_on_their_length() -> None:
     assert not torch.allclose(policy([-rows[0], *rows[1:]], scalars), scores)
 
 
-def test_the_loss_falls_below_that_of_the_best_static_shape(trained: tuple[Path, list[float]]) -> None:
-    losses = trained[1]
-    assert losses[-1] < 0
-    assert losses[-1] < losses[0] - 0.05
-
-
-def test_it_learns_which_of_two_shapes_is_best(trained: tuple[Path, list[float]]) -> None:
-    policy, about = read_selector(trained[0])
+def test_it_learns_which_of_two_shapes_is_best_and_beats_the_best_static_shape(
+    trained: tuple[Path, list[float]],
+) -> None:
+    (policy, about), losses = read_selector(trained[0]), trained[1]
+    assert losses[-1] < min(0, losses[0] - 0.05)
     fresh = made_roots(seed=1)
     found = fresh.fastest("specinfer")
     wanted = torch.where(fresh.scalars[:, 2] > 0, number(SHORT), number(LONG))
@@ -129,18 +109,20 @@ def test_training_needs_labelled_roots_of_several_prompts(tmp_path: Path) -> Non
         list(train(made_roots(), manifest(), Recipe("khisti"), tmp_path / "x"))
 
 
-def test_training_that_was_stopped_ends_where_it_would_have_ended(
-    tmp_path: Path, brief: tuple[Path, list[float]]
-) -> None:
+def test_training_that_was_stopped_ends_where_it_would_have_ended(tmp_path: Path) -> None:
     """A generator that is suspended for ever has written as much as a killed process."""
-    file = tmp_path / "selector.safetensors"
+    file, whole = tmp_path / "selector.safetensors", tmp_path / "whole.safetensors"
+    losses = [epoch.loss for epoch in train(made_roots(FEW), manifest(), BRIEF, whole)]
     stopped = train(made_roots(FEW), manifest(), BRIEF, file)
     assert [next(stopped).number for _ in range(4)] == [1, 2, 3, 4]
     assert not file.exists()
     rest = list(train(made_roots(FEW), manifest(), BRIEF, file))
     assert [epoch.number for epoch in rest] == [5, 6, 7, 8]
-    assert [epoch.loss for epoch in rest] == brief[1][4:]
-    assert_same(file, brief[0])
+    assert [epoch.loss for epoch in rest] == losses[4:]
+    (policy, about), (twin, about_twin) = read_selector(file), read_selector(whole)
+    weights = twin.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in policy.state_dict().items())
+    assert about == about_twin
 
 
 def test_choosing_takes_well_under_a_third_of_a_round_of_compiled_passes() -> None:
@@ -158,11 +140,3 @@ def test_choosing_takes_well_under_a_third_of_a_round_of_compiled_passes() -> No
         end = time.perf_counter()
         choices_s.append(end - start)
     assert min(choices_s) < 0.3 * min(rounds_s)
-
-
-def test_a_kept_selector_chooses_as_before(tmp_path: Path) -> None:
-    policy = Policy(PAIR.hidden).eval()
-    file = tmp_path / "selector.safetensors"
-    write_selector(file, policy, SelectorInfo(PAIR, "specinfer", (1.0,), (1.0,), 1, 1.0))
-    rows, scalars = [torch.randn(5, width) for width in PAIR.hidden], torch.randn(5, len(SCALARS))
-    torch.testing.assert_close(read_selector(file)[0](rows, scalars), policy(rows, scalars), atol=5e-3, rtol=0)

@@ -31,18 +31,14 @@ def test_the_rate_rises_holds_and_falls_to_zero_and_windows_grow_with_the_share_
     assert [STAGE.window(share) for share in (0.0, 0.49, 0.5, 1.0)] == [8, 8, 16, 16]
 
 
-def test_windows_are_runs_of_tokens_from_the_texts_in_turn() -> None:
-    low, high = np.arange(100, dtype=np.uint16), np.arange(1000, 1100, dtype=np.uint16)
+def test_windows_are_runs_of_tokens_from_the_texts_in_turn_and_cover_them_evenly_at_any_moment() -> None:
+    low, high = np.arange(1000, dtype=np.uint16), np.arange(1000, 1100, dtype=np.uint16)
     rows = corpus.batch([low, high], 3, 4, 5)
     assert rows.shape == (4, 6)
     assert (np.diff(rows) == 1).all()
     assert (rows[:, 0] >= 1000).tolist() == [True, False, True, False]
     assert (rows[[1, 3]] == corpus.batch([low], 2, 2, 5)).all()
-
-
-def test_windows_cover_the_text_evenly_at_any_moment() -> None:
-    ids = np.arange(1000, dtype=np.uint16)
-    starts = np.sort(corpus.batch([ids], 0, 100, 1)[:, 0])
+    starts = np.sort(corpus.batch([low], 0, 100, 1)[:, 0])
     assert np.diff(starts).max() < 3 * 1000 / 100
 
 
@@ -56,27 +52,20 @@ def test_the_tokenizer_gives_every_string_back(tmp_path: Path) -> None:
         corpus.books(tmp_path / "none")
 
 
-def trainer(checkpoint: Path, minutes: float) -> loop.Trainer:
+def trainer(checkpoint: Path) -> loop.Trainer:
     model = loop.new_model(SHAPE, 50, seed=1)
-    stage = replace(STAGE, minutes=minutes)
-    return loop.Trainer(model, loop.text_loss, stage, torch.device("cpu"), checkpoint)
+    return loop.Trainer(model, loop.text_loss, replace(STAGE, minutes=0.02), torch.device("cpu"), checkpoint)
 
 
-def test_a_stage_ends_with_its_budget_and_learns(tmp_path: Path) -> None:
+def test_a_stage_ends_with_its_budget_and_learns_and_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     ids = np.tile(np.arange(5, dtype=np.uint16), 200)
-    made = trainer(tmp_path / "stage.ckpt", minutes=0.02)
+    first = trainer(tmp_path / "stage.ckpt")
     batch = torch.from_numpy(corpus.batch([ids], 0, 4, 16))
-    before = loop.text_loss(made._model, batch).item()
-    progress = made.run([ids], lambda _: None)
-    assert progress.seconds >= 0.02 * 60
-    assert loop.text_loss(made._model, batch).item() < 0.5 * before
-
-
-def test_a_stage_resumes_from_its_checkpoint(tmp_path: Path) -> None:
-    ids = np.tile(np.arange(5, dtype=np.uint16), 200)
-    first = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    before = loop.text_loss(first._model, batch).item()
     done = first.run([ids], lambda _: None)
-    second = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    assert done.seconds >= 0.02 * 60
+    assert loop.text_loss(first._model, batch).item() < 0.5 * before
+    second = trainer(tmp_path / "stage.ckpt")
     assert second.progress == done
     weights = zip(first._model.parameters(), second._model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in weights)

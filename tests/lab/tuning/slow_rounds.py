@@ -3,7 +3,7 @@ beginning, counted by position. Shares no code with the program.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -38,58 +38,44 @@ class SlowModel:
         return found
 
 
-class Counted:
-    def __init__(self, k: int) -> None:
-        self.rounds, self.accepted = 0, [0] * k
-
-    def add(self, accepted: int) -> None:
-        self.rounds += 1
-        for level in range(accepted):
-            self.accepted[level] += 1
+class Counted(NamedTuple):
+    rounds: int
+    accepted: list[int]
 
 
-def greedy_rounds(target: SlowModel, draft: SlowModel, prompt: Sequence[int], places: int, k: int) -> Counted:
-    text, counted = [*prompt, target.best(prompt)], Counted(k)
-    while len(text) - len(prompt) < places:
-        chain = list(text)
-        for _ in range(k):
-            chain.append(draft.best(chain))
-        accepted = 0
-        while accepted < k and target.best(text) == chain[len(text)]:
-            text.append(chain[len(text)])
-            accepted += 1
-        text.append(target.best(text))
-        counted.add(accepted)
-    return counted
-
-
-def sampled_rounds(
-    target: SlowModel, draft: SlowModel, prompt: Sequence[int], places: int, k: int, *, drawn: bool, seed: int
+def rounds(
+    target: SlowModel,
+    draft: SlowModel,
+    prompt: Sequence[int],
+    places: int,
+    k: int,
+    *,
+    drawn: bool = False,
+    seed: int = 0,
 ) -> Counted:
     """Rejection sampling (Leviathan et al. 2023, algorithm 1) of tokens drawn from the draft, or of its most probable
-    token as if the draft were certain of it.
+    token as if the draft were certain of it. At temperature 0, this is greedy decoding.
     """
     random = np.random.default_rng(seed)
 
     def sampled(probs: Law) -> int:
         return int(random.choice(len(probs), p=probs / probs.sum()))
 
-    text, counted = [*prompt, sampled(target.probs(prompt))], Counted(k)
+    text, count, accepted = [*prompt, sampled(target.probs(prompt))], 0, [0] * k
     while len(text) - len(prompt) < places:
         chain, laws = list(text), []
         for _ in range(k):
             law = draft.probs(chain)
             laws.append(law if drawn else one_hot(int(law.argmax()), len(law)))
             chain.append(sampled(laws[-1]))
-        accepted = 0
-        for law in laws:
+        for level, law in enumerate(laws):
             token, probs = chain[len(text)], target.probs(text)
             if random.uniform() * law[token] >= probs[token]:
                 text.append(sampled(np.maximum(probs - law, 0)))
                 break
             text.append(token)
-            accepted += 1
+            accepted[level] += 1
         else:
             text.append(sampled(target.probs(text)))
-        counted.add(accepted)
-    return counted
+        count += 1
+    return Counted(count, accepted)

@@ -1,6 +1,8 @@
 """Drafts are ranked by measured speed on a user's prompts, next to the speed expected from acceptance and cost."""
 
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,18 +36,16 @@ PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
 NEW_TOKENS = 12
 
 
+def ranked_drafts(target: object, *drafts: object, **how: Any) -> Ranking:
+    usual = {"prompts": PROMPTS[:1], "config": RunConfig(max_new_tokens=6), "device": "cpu", "dtype": "float32"}
+    given: dict[str, Any] = usual | how
+    return rank(OnDrafts(str(target), tuple(map(str, drafts)), **given), lambda _: None)
+
+
 @pytest.fixture(scope="module")
 def ranked(tiny_models: TinyModels) -> Ranking:
-    pair = tiny_models.pair("neox")
-    job = OnDrafts(
-        str(pair.target),
-        (str(pair.draft), str(pair.target), "/nowhere"),
-        PROMPTS,
-        RunConfig(max_new_tokens=NEW_TOKENS),
-        device="cpu",
-        dtype="float32",
-    )
-    return rank(job, lambda _: None)
+    pair, config = tiny_models.pair("neox"), RunConfig(max_new_tokens=NEW_TOKENS)
+    return ranked_drafts(pair.target, pair.draft, pair.target, "/nowhere", prompts=PROMPTS, config=config)
 
 
 def test_the_expected_chain_follows_acceptance_and_cost() -> None:
@@ -53,6 +53,7 @@ def test_the_expected_chain_follows_acceptance_and_cost() -> None:
     assert best_chain([1.3, 1.4], 0.5) == (0, 1.0)
     assert best_chain([1.9, 2.7, 3.4], 0.05)[0] > best_chain([1.9, 2.0, 2.02], 0.05)[0] > 0
     assert best_chain([], 0.1) == (0, 1.0)
+    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, 3.4 / 1.1)
 
 
 def test_agreement_is_the_share_of_tokens_guessed_after_the_first(tiny_models: TinyModels) -> None:
@@ -76,36 +77,22 @@ HEADS = (
 )
 
 
-def test_a_head_of_several_levels_a_pass_is_expected_to_pay_for_one_pass(tiny_models: TinyModels) -> None:
+def test_a_head_may_draft_several_levels_in_a_pass(tiny_models: TinyModels) -> None:
     pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
     assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
-    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, 3.4 / 1.1)
 
 
 def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:
-    saved = [tiny_models.pair(pair) for pair in HEADS[:2]]
-    drafts = ("mtp", *(str(pair.draft) for pair in saved), str(saved[0].target))
-    job = OnDrafts(
-        str(saved[0].target), drafts, PROMPTS[:1], RunConfig(max_new_tokens=6), device="cpu", dtype="float32"
-    )
-    found = rank(job, lambda _: None)
-    assert {draft.name for draft in found.drafts} == set(drafts[1:])
+    (target, head), other = astuple(tiny_models.pair(HEADS[0])), tiny_models.pair(HEADS[1]).draft
+    found = ranked_drafts(target, "mtp", head, other, target)
+    agreements = {draft.name: draft.agreement for draft in found.drafts}
+    assert agreements.keys() == {str(head), str(other), str(target)}
+    assert agreements[str(target)] == 1
     assert list(found.refused) == ["mtp"]
     assert all(draft.cost_ratio > 0 for draft in found.drafts)
-    assert next(draft for draft in found.drafts if draft.name == drafts[-1]).agreement == 1
     assert len(ranking(found).splitlines()) > 5
-
-
-def test_the_target_s_own_layer_is_ranked(tiny_models: TinyModels) -> None:
-    target = str(tiny_models.pair(mtp_checkpoints.name("glm4_moe")).target)
-    limit = RunConfig(max_new_tokens=6)
-    found = rank(OnDrafts(target, (target, "mtp"), PROMPTS[:1], limit, device="cpu", dtype="float32"), lambda _: None)
-    assert {draft.name for draft in found.drafts} == {target, "mtp"}
-
-
-def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: TinyModels) -> None:
-    own = next(draft for draft in ranked.drafts if draft.name == str(tiny_models.pair("neox").target))
-    assert own.agreement == 1.0
+    target = tiny_models.pair(HEADS[2]).target
+    assert {draft.name for draft in ranked_drafts(target, target, "mtp").drafts} == {str(target), "mtp"}
 
 
 def test_the_fastest_draft_comes_first_and_one_that_cannot_be_loaded_is_named(ranked: Ranking) -> None:
@@ -115,37 +102,24 @@ def test_the_fastest_draft_comes_first_and_one_that_cannot_be_loaded_is_named(ra
     assert list(ranked.refused) == ["/nowhere"]
 
 
-def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
+def test_what_cannot_be_ranked_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    target, strangers = tiny_models.pair("neox").target, tiny.strangers_tongue(tmp_path)
     with pytest.raises(DecoderError, match="/nowhere"):
-        rank(OnDrafts(str(pair.target), ("/nowhere", "/nor/here"), PROMPTS, device="cpu"), lambda _: None)
-
-
-def test_a_draft_with_another_tokenizer_is_not_ranked(tmp_path: Path) -> None:
-    pair = tiny.strangers_tongue(tmp_path)
-    with pytest.raises(
-        PairError, match=r"does not have the tokenizer of .*; choose drafts with the target's tokenizer"
-    ):
-        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, device="cpu"), lambda _: None)
-
-
-def test_sampled_texts_and_no_drafts_are_refused(tiny_models: TinyModels) -> None:
-    target, sampled = str(tiny_models.pair("neox").target), RunConfig(temperature=0.7)
+        ranked_drafts(target, "/nowhere", "/nor/here")
+    with pytest.raises(PairError, match=r"does not have the tokenizer of .*; choose drafts with the target's tok"):
+        ranked_drafts(strangers.target, strangers.draft)
     with pytest.raises(ConfigError, match="greedy"):
-        rank(OnDrafts(target, (target,), PROMPTS, sampled), lambda _: None)
+        ranked_drafts(target, target, config=RunConfig(temperature=0.7))
     with pytest.raises(ConfigError, match="--drafts is empty"):
-        rank(OnDrafts(target, (), PROMPTS), lambda _: None)
+        ranked_drafts(target)
 
 
-def test_the_report_has_a_row_a_draft_and_a_sentence_on_each(ranked: Ranking) -> None:
+def test_the_report_has_a_row_a_draft_and_a_sentence_on_each_but_no_verdict_where_texts_differ(ranked: Ranking) -> None:
     told = ranking(ranked)
     assert max(map(len, told.splitlines())) <= 80
     flat = " ".join(told.split())
     assert flat.count(" by ") >= len(ranked.drafts)
     assert "/nowhere cannot be used" in flat
-
-
-def test_a_draft_whose_texts_are_others_has_no_verdict_on_its_speed(ranked: Ranking) -> None:
     others = [structs.replace(draft, measured=dict.fromkeys(draft.measured)) for draft in ranked.drafts]
     told = " ".join(ranking(structs.replace(ranked, drafts=others)).split())
     assert told.count("writes texts that differ from those of plain decoding") == len(others)

@@ -19,7 +19,7 @@ from dynatui.servers.survival import Counts, counted
 from tests import dflash_checkpoints, eagle3_checkpoints
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, host_session
-from tests.lab.tuning.slow_rounds import SlowModel, greedy_rounds, sampled_rounds
+from tests.lab.tuning.slow_rounds import SlowModel, rounds
 
 PROMPT = [5, 6, 7, 8]
 PLACES = 24
@@ -43,13 +43,19 @@ def greedy_counts(pair: Pair, text: ScoredText) -> Sequence[Counts]:
     return by_length
 
 
-@pytest.mark.parametrize("family", ["neox", "qwen3", "llama-strange"])
-@pytest.mark.parametrize("k", [1, 3, 16])
-def test_greedy_counts_are_those_of_rounds_run_one_by_one(tiny_models: TinyModels, family: str, k: int) -> None:
+@pytest.mark.parametrize(
+    ("family", "k", "prompt"),
+    [
+        *((family, k, PROMPT) for family in ("neox", "qwen3", "llama-strange") for k in (1, 3, 16)),
+        ("neox", 3, PROMPT[:1]),
+    ],
+)
+def test_greedy_counts_are_those_of_rounds_run_one_by_one(
+    tiny_models: TinyModels, family: str, k: int, prompt: list[int]
+) -> None:
     engine = tiny_models.engine(family)
-    found = greedy_counts(engine.pair, written(engine, PROMPT, PLACES, GREEDY, 0))[k - 1]
-    rounds = greedy_rounds(*slow(tiny_models, family), PROMPT, PLACES, k)
-    assert (found.rounds, list(found.accepted)) == (rounds.rounds, rounds.accepted)
+    found = greedy_counts(engine.pair, written(engine, prompt, PLACES, GREEDY, 0))[k - 1]
+    assert (found.rounds, list(found.accepted)) == rounds(*slow(tiny_models, family), prompt, PLACES, k)
 
 
 def test_counts_do_not_depend_on_the_places_that_a_pass_scores(
@@ -67,23 +73,16 @@ def test_counts_do_not_depend_on_the_places_that_a_pass_scores(
     assert np.allclose(whole.confidence, parts.confidence, atol=1e-5)
 
 
-def test_a_prompt_of_one_token_is_scored(tiny_models: TinyModels) -> None:
-    engine = tiny_models.engine("neox")
-    found = greedy_counts(engine.pair, written(engine, PROMPT[:1], PLACES, GREEDY, 0))[2]
-    rounds = greedy_rounds(*slow(tiny_models, "neox"), PROMPT[:1], PLACES, 3)
-    assert (found.rounds, list(found.accepted)) == (rounds.rounds, rounds.accepted)
-
-
 def rounds_of(session: Session, places: int) -> tuple[int, list[int]]:
     """Rounds and accepted tokens by position of a session of the engine, from the text's second token on."""
     session.prefill()
-    rounds, accepted, done = 0, [0] * 3, 1
+    count, accepted, done = 0, [0] * 3, 1
     while done < places:
         outcome = session.step(())
-        rounds, done = rounds + 1, done + len(outcome.committed)
+        count, done = count + 1, done + len(outcome.committed)
         for level in range(len(outcome.accepted)):
             accepted[level] += 1
-    return rounds, accepted
+    return count, accepted
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -92,8 +91,8 @@ def test_a_head_counts_as_in_the_engine_s_own_rounds(tiny_models: TinyModels, na
     text = written(engine, PROMPT, PLACES, GREEDY, 0)
     found = greedy_counts(engine.pair, text)[2]
     begun = [*PROMPT, text.tokens[0]]
-    rounds, accepted = rounds_of(host_session(engine, begun, PLACES + LONGEST_CHAIN, Linear(3)), PLACES)
-    assert (found.rounds, list(found.accepted)) == (rounds, accepted)
+    session = host_session(engine, begun, PLACES + LONGEST_CHAIN, Linear(3))
+    assert (found.rounds, list(found.accepted)) == rounds_of(session, PLACES)
 
 
 @pytest.mark.parametrize("name", ["neox", *HEADS])
@@ -193,7 +192,7 @@ def test_sampled_rates_are_those_of_rejection_sampling(tiny_models: TinyModels, 
         found = counted(scored(engine.pair, written(engine, PROMPT, 20, Sampling(1.0), seed)))
         (by_length,) = (found.drawn or {} if drawn else found.greedy).values()
         ours[seed] = by_length[k - 1].rounds, *by_length[k - 1].accepted
-        slowly = sampled_rounds(target, draft, PROMPT, 20, k, drawn=drawn, seed=seed)
+        slowly = rounds(target, draft, PROMPT, 20, k, drawn=drawn, seed=seed)
         theirs[seed] = slowly.rounds, *slowly.accepted
     for level in range(1, 1 + k):
         shares = [each[:, level].sum() / each[:, 0].sum() for each in (ours, theirs)]

@@ -41,16 +41,12 @@ def told(samples: Sequence[Sample], *, near_tie: bool = False) -> Checked:
     return checked(samples, contenders, 0, lambda *_: near_tie)
 
 
-def test_every_text_comes_once_before_any_comes_again() -> None:
+def test_every_text_comes_once_before_any_comes_again_and_a_few_though_time_is_over_before() -> None:
     blocks = taken(100)
     assert len(blocks) == 8 * MOST_REPEATS
     assert sorted(block[0].prompt for block in blocks[:8]) == list(range(10, 18))
     assert {sample.repeat for block in blocks[:8] for sample in block} == {0}
-
-
-def test_a_few_texts_are_decoded_when_time_is_over_before() -> None:
-    assert len(taken(0)) == FEWEST
-    assert len(taken(3)) == FEWEST + 3
+    assert [len(taken(looks)) for looks in (0, 3)] == [FEWEST, FEWEST + 3]
 
 
 def test_ratios_are_those_of_the_same_text_side_by_side() -> None:
@@ -74,6 +70,8 @@ def test_a_text_that_is_another_one_is_named_unless_it_is_a_near_tie() -> None:
 CLEAR = Interval(value=1.2, low=1.1, high=1.3)
 NOISE = Interval(value=1.02, low=0.98, high=1.1)
 SLOWER = Interval(value=0.8, low=0.7, high=0.9)
+BEYOND_AUTO = {"auto_ar": CLEAR, "found_auto": CLEAR, "linear_auto": CLEAR}
+MAYBE_SLOWER = (0.8, 0.7, 0.9), (0.98, 0.9, 1.1), (0.99, 0.98, 1.1), (1.02, 0.9, 1.1)
 
 
 def told_of(*wrong: str, **over: Interval) -> Checked:
@@ -82,46 +80,36 @@ def told_of(*wrong: str, **over: Interval) -> Checked:
     return Checked(20, {}, {(one, other): found for (one, other), found in ratios.items()}, frozenset(wrong))
 
 
+ALONE = Interval(value=1.5, low=None, high=None)
+BETTER, KEPT, NOT_KEPT = (True, True), (False, True), (False, False)
+
+
+def gain(value: float, low: float, high: float) -> Checked:
+    return told_of(found_shipped=Interval(value=value, low=low, high=high), found_ar=CLEAR)
+
+
 @pytest.mark.parametrize(
-    ("told", "better", "keeps", "fastest"),
+    ("told", "conclusion", "fastest"),
     [
-        pytest.param(told_of(found_shipped=CLEAR), True, True, PLAIN, id="a gain beyond noise"),
-        pytest.param(told_of(found_shipped=NOISE), False, True, PLAIN, id="a gain within noise"),
-        pytest.param(told_of(shipped_ar=CLEAR), False, False, SHIPPED, id="nothing found"),
-        pytest.param(told_of(FOUND, found_shipped=CLEAR, found_ar=CLEAR), False, False, PLAIN, id="another text"),
+        pytest.param(told_of(found_shipped=CLEAR), BETTER, PLAIN, id="a gain beyond noise"),
+        pytest.param(told_of(found_shipped=NOISE), KEPT, PLAIN, id="a gain within noise"),
+        pytest.param(told_of(shipped_ar=CLEAR), NOT_KEPT, SHIPPED, id="nothing found"),
+        pytest.param(told_of(FOUND, found_shipped=CLEAR, found_ar=CLEAR), NOT_KEPT, PLAIN, id="another text"),
+        *(pytest.param(gain(*row), NOT_KEPT, PLAIN, id=f"maybe slower, {row}") for row in MAYBE_SLOWER),
+        pytest.param(told_of(found_shipped=ALONE, auto_ar=ALONE), NOT_KEPT, PLAIN, id="no interval"),
+        pytest.param(told_of(AUTO, auto_ar=CLEAR, shipped_ar=CLEAR), NOT_KEPT, SHIPPED, id="auto writes another text"),
+        (told_of(found_shipped=CLEAR, auto_ar=NOISE, found_ar=NOISE, linear_ar=SLOWER), BETTER, PLAIN),
+        (told_of(found_shipped=CLEAR, auto_ar=CLEAR, found_auto=NOISE, linear_auto=SLOWER), BETTER, AUTO),
+        (told_of(found_shipped=CLEAR, **BEYOND_AUTO, linear_found=NOISE), BETTER, FOUND),
+        (told_of(found_shipped=CLEAR, **BEYOND_AUTO, linear_found=CLEAR), BETTER, CHAIN),
     ],
 )
-def test_what_is_found_is_kept_unless_it_may_be_slower(
-    told: Checked,
-    better: bool,  # noqa: FBT001 - a parameter of the test
-    keeps: bool,  # noqa: FBT001
-    fastest: str,
+def test_what_is_found_is_kept_unless_it_may_be_slower_and_the_simplest_that_nothing_beats_is_advised(
+    told: Checked, conclusion: tuple[bool, bool], fastest: str
 ) -> None:
     found = verdict(told)
-    assert (found.better, found.keeps, found.fastest) == (better, keeps, fastest)
+    assert ((found.better, found.keeps), found.fastest) == (conclusion, fastest)
     assert found.gain == told.ratios.get((FOUND, SHIPPED))
-
-
-@pytest.mark.parametrize("gain", [(0.8, 0.7, 0.9), (0.98, 0.9, 1.1), (0.99, 0.98, 1.1), (1.02, 0.9, 1.1)])
-def test_what_may_be_slower_is_not_kept(gain: tuple[float, float, float]) -> None:
-    value, low, high = gain
-    found = verdict(told_of(found_shipped=Interval(value=value, low=low, high=high), found_ar=CLEAR))
-    assert (found.better, found.keeps, found.fastest) == (False, False, PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("over", "fastest"),
-    [
-        ({"auto_ar": NOISE, "found_ar": NOISE, "linear_ar": SLOWER}, PLAIN),
-        ({"auto_ar": CLEAR, "found_ar": CLEAR, "found_auto": NOISE, "linear_auto": SLOWER}, AUTO),
-        ({"auto_ar": CLEAR, "found_auto": CLEAR, "linear_auto": CLEAR, "linear_found": NOISE}, FOUND),
-        ({"auto_ar": CLEAR, "found_auto": CLEAR, "linear_auto": CLEAR, "linear_found": CLEAR}, CHAIN),
-    ],
-)
-def test_the_simplest_of_those_that_nothing_beats_beyond_noise_is_advised(
-    over: dict[str, Interval], fastest: str
-) -> None:
-    assert verdict(told_of(found_shipped=CLEAR, **over)).fastest == fastest
 
 
 @pytest.mark.parametrize(("gain", "keeps"), [(CLEAR, True), (NOISE, True), (SLOWER, False)])
@@ -130,13 +118,3 @@ def test_a_chain_is_kept_unless_it_may_be_slower_than_the_shipped_one(gain: Inte
     assert verdict(Checked(20, {}, ratios, frozenset())).keeps_chain is keeps
     assert not verdict(Checked(20, {}, ratios, frozenset({CHAIN}))).keeps_chain
     assert not verdict(told_of(found_shipped=CLEAR, linear_ar=CLEAR)).keeps_chain
-
-
-def test_one_value_without_an_interval_proves_nothing() -> None:
-    alone = Interval(value=1.5, low=None, high=None)
-    found = verdict(told_of(found_shipped=alone, auto_ar=alone))
-    assert (found.better, found.fastest) == (False, PLAIN)
-
-
-def test_whoever_writes_another_text_is_not_advised() -> None:
-    assert verdict(told_of(AUTO, auto_ar=CLEAR, shipped_ar=CLEAR)).fastest == SHIPPED

@@ -1,5 +1,6 @@
 """Tuning of a tiny pair from start to end, and the division of its time."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -34,24 +35,18 @@ def run(job: OnPrompts, stopped_after: int | None = None) -> tuple[Tuned, list[T
     return tuned(job, lambda _: None, seen.append, lambda: len(seen) >= (stopped_after or 10**6)), seen
 
 
-@pytest.fixture(scope="module")
-def done(tiny_models: TinyModels) -> tuple[Tuned, list[TuneProgress]]:
-    return run(on(tiny_models))
-
-
-def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tuned, list[TuneProgress]]) -> None:
-    found, seen = done
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_a_search_comes_before_a_check_of_everyone_on_other_texts_and_its_result_can_be_written_down(
+    tiny_models: TinyModels, temperature: float
+) -> None:
+    found, seen = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=temperature)))
     assert [progress.checking for progress in seen] == sorted(progress.checking for progress in seen)
     assert found.state.trials > 0
     assert not found.state.wrong
     assert {PLAIN, SHIPPED, AUTO, CHAIN} <= set(found.checked.speeds)
     assert found.checked.texts >= FEWEST
     assert not found.checked.wrong
-
-
-def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, list[TuneProgress]]) -> None:
-    found, _ = done
-    assert found.run.of(DynaTree) == (found.found or TREE.shipped)
+    assert found.run.of(DynaTree) == (found.found or trees(temperature).shipped)
     assert found.run.of(Linear) == (found.chain if found.verdict.keeps_chain else Linear())
     assert (found.conditions.device, found.conditions.dtype, found.conditions.max_new_tokens) == ("cpu", "float32", 6)
     assert found.finished_at.endswith("Z")
@@ -63,52 +58,35 @@ def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> N
     assert found.checked.texts >= FEWEST
 
 
-def test_sampled_texts_are_tuned_too_and_are_those_of_plain_decoding(tiny_models: TinyModels) -> None:
-    found, _ = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=0.8)))
-    assert not found.state.wrong
-    assert not found.checked.wrong
+@pytest.fixture
+def turns(tiny_models: TinyModels) -> Iterator[Turns]:
+    made = Turns(tiny_models.loaded(tiny_models.pair("neox"), "float32"), SHORT, [[5, 6, 7, 8], [9, 10, 11]])
+    yield made
+    made.close()
+    made.close()
 
 
-def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    turns = Turns(engine, SHORT, [[5, 6, 7, 8]])
+def test_a_text_of_another_method_is_found_out(turns: Turns) -> None:
     right = turns.samples({}, 0, 0)[0].tally.tokens
     wrong = [*right[:3], (right[3] + 1) % 200, *right[4:]]
     assert not turns.near_tie(0, wrong, right)
     assert not turns.near_tie(0, right[:3], right)
-    turns.close()
 
 
-def taken(turns: Turns, candidate: MethodSetting, leader: MethodSetting, passage: int) -> None:
-    block: Any = turns.block(candidate, leader, passage)
-    assert all((block.plain, block.candidate, block.leader, block.right))
-
-
-def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
-    for k in (1, 2, 3):
-        taken(turns, MethodSetting("linear", Linear(k)), MethodSetting(TREE.method, TREE.shipped), k % 2)
-    turns.close()
-    turns.close()
-
-
-def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+def test_turns_are_taken_of_settings_one_after_the_other_and_a_tree_without_room_tells_nothing(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
-    tree, chain = MethodSetting(TREE.method, TREE.shipped), MethodSetting("linear", Linear(2))
-
     def full(*_given: object) -> None:
         raise DeviceError("the memory of cpu is full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(HostSession, "step", full)
-        assert turns.block(tree, chain, 0) is None
-    for passage in (0, 1):
-        taken(turns, chain, tree, passage)
-    turns.close()
+    tree = MethodSetting(TREE.method, TREE.shipped)
+    for k in (1, 2, 3):
+        chain = MethodSetting("linear", Linear(k))
+        block: Any = turns.block(chain, tree, k % 2)
+        assert all((block.plain, block.candidate, block.leader, block.right))
+        with monkeypatch.context() as patch:
+            patch.setattr(HostSession, "step", full)
+            assert turns.block(tree, chain, 0) is None
 
 
 def test_chat_prompts_are_searched_on_whole(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:

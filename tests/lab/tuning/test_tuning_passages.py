@@ -21,17 +21,13 @@ def test_a_dozen_prompts_are_cut_but_none_serves_both() -> None:
     assert len(found.search) == len(found.check) >= WANTED
 
 
-def test_the_end_of_a_prompt_cut_for_both_is_for_the_check() -> None:
+def test_the_end_of_a_prompt_cut_for_both_is_for_the_check_and_one_given_twice_counts_once() -> None:
     (prompt,) = prompts(1, 300)
     found = split([prompt], 64)
     assert max(map(len, found.search)) < min(map(len, found.check))
     assert max(map(len, found.check)) == 300
     assert all(tuple(prompt[: len(passage)]) == passage for passage in (*found.search, *found.check))
-
-
-def test_a_prompt_given_twice_counts_once() -> None:
-    (prompt,) = prompts(1, 300)
-    assert split([prompt, prompt], 64) == split([prompt], 64)
+    assert split([prompt, prompt], 64) == found
     assert split(prompts(3, 400), 64).prompts == 3
 
 

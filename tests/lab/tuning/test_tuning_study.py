@@ -25,8 +25,8 @@ from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.lab.tuning import study as module
 from dynatui.lab.tuning.database import opened, shown, understood
-from dynatui.lab.tuning.study import CHAIN, FEWEST, LONGEST_CHAIN, Study, database, trees
-from tests.postgres import Server
+from dynatui.lab.tuning.study import CHAIN, FEWEST, LONGEST_CHAIN, Space, Study, database, trees
+from tests.postgres import binaries, new_database
 
 TREE = trees(0)
 
@@ -48,16 +48,12 @@ def test_the_shipped_setting_comes_first_and_one_seed_is_one_search() -> None:
     assert one == other != third
 
 
-def test_the_sampler_learns() -> None:
-    found = [rules.n_max for rules in played(Study(TREE, 0), 60)]
-    assert sum(abs(n - 12) for n in found[-15:]) < sum(abs(n - 12) for n in found[len(TREE.starts) : 30])
-
-
-def test_knobs_are_compared_once_enough_is_known() -> None:
+def test_the_sampler_learns_and_knobs_are_compared_once_enough_is_known() -> None:
     study = Study(TREE, 0)
-    played(study, FEWEST - 1)
+    found = played(study, FEWEST - 1)
     assert study.importance() == {}
-    played(study, 40)
+    distances = [abs(rules.n_max - 12) for rules in found + played(study, 61 - FEWEST)]
+    assert sum(distances[-15:]) < sum(distances[len(TREE.starts) : 30])
     shares = study.importance()
     assert next(iter(shares)) == "n_max"
     assert sum(shares.values()) == pytest.approx(1)
@@ -73,25 +69,18 @@ def test_a_setting_of_unknown_worth_is_no_lesson() -> None:
     assert study.importance() == {}
 
 
-def test_a_database_keeps_what_was_found(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    with database(url) as storage:
-        best = max(played(Study(TREE, 0, storage, "pair"), 10), key=lambda rules: -abs(rules.n_max - 12))
-    with database(url) as storage:
-        again = Study(TREE, 1, storage, "pair")
-        assert played(again, 2)[1].n_max == best.n_max
-        assert played(Study(TREE, 0, storage, "another pair"), 2)[1].n_max != best.n_max
+def test_a_database_keeps_what_was_found_and_nothing_of_a_search_that_ended_early_comes_before_it(
+    tmp_path: Path,
+) -> None:
+    def searched(seed: int, trials: int, name: str = "pair") -> list[Any]:
+        with database(f"sqlite:///{tmp_path / 'tuning.db'}") as storage:
+            return played(Study(TREE, seed, storage, name), trials)
 
-
-def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    with database(url) as storage:
-        best = max(played(Study(TREE, 0, storage, "pair"), 4), key=lambda rules: -abs(rules.n_max - 12))
-    with database(url) as storage:
-        played(Study(TREE, 1, storage, "pair"), 1)
-    with database(url) as storage:
-        first, second = played(Study(TREE, 2, storage, "pair"), 2)
+    best = max(searched(0, 10), key=lambda rules: -abs(rules.n_max - 12))
+    assert searched(1, 1) == [TREE.shipped]
+    first, second = searched(2, 2)
     assert (first, second.n_max) == (TREE.shipped, best.n_max)
+    assert searched(0, 2, "another pair")[1].n_max != best.n_max
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks for open files in /proc")
@@ -152,24 +141,22 @@ def test_every_suggestion_is_a_possible_setting(seed: int) -> None:
     assert isinstance(CHAIN.rules(drawn), Linear)
 
 
-def test_every_start_is_within_the_bounds_and_the_shipped_setting_is_the_first() -> None:
-    assert first_trees(0)[0] == TREE.shipped
-    chains = [CHAIN.rules(FixedTrial(dict(start))) for start in CHAIN.starts]
-    assert chains[0] == CHAIN.shipped == Linear()
-
-
 @pytest.mark.parametrize("temperature", [0, 0.6])
-def test_a_search_starts_from_the_default_of_a_run_at_its_temperature(temperature: float) -> None:
-    usual = RunConfig(temperature=temperature).of(DynaTree)
-    assert first_trees(temperature)[0] == trees(temperature).shipped == usual == PRESETS[shipped_preset(temperature)]
-    assert {PRESETS["tuned"], PRESETS["sampled"]} <= {*first_trees(temperature)}
+def test_every_start_is_within_the_bounds_and_the_default_of_a_run_at_the_temperature_is_the_first(
+    temperature: float,
+) -> None:
+    space, usual = trees(temperature), RunConfig(temperature=temperature).of(DynaTree)
+    first, *others = started(space)
+    assert first == space.shipped == usual == PRESETS[shipped_preset(temperature)]
+    assert {PRESETS["tuned"], PRESETS["sampled"]} <= {first, *others}
 
 
-def first_trees(temperature: float) -> list[Rules]:
-    return [trees(temperature).rules(FixedTrial(dict(start))) for start in trees(temperature).starts]
+def started(space: Space) -> list[Rules]:
+    return [space.rules(FixedTrial(dict(start))) for start in space.starts]
 
 
 def test_all_chains_are_among_the_starts() -> None:
+    assert started(CHAIN)[0] == CHAIN.shipped == Linear()
     assert {start["k"] for start in CHAIN.starts} == set(range(1, LONGEST_CHAIN + 1))
     assert CHAIN.count == LONGEST_CHAIN
 
@@ -190,15 +177,18 @@ def test_what_is_no_database_to_share_is_refused(text: str, line: str) -> None:
     assert str(caught.value).startswith(line)
 
 
-@pytest.mark.parametrize("text", ["postgres://ada:secret@host/x", "postgresql://ada:secret@host/x"])
-def test_a_server_is_reached_by_one_driver_and_shown_without_its_password(text: str) -> None:
-    assert understood(text) == "postgresql+psycopg://ada:secret@host/x"
-    assert shown(understood(text)) == "postgresql+psycopg://ada:***@host/x"
-
-
-@pytest.mark.parametrize("text", ["postgresql://ada@host:7/x?sslmode=require", "postgresql://ada@/x?host=/run/a:b@c"])
-def test_where_there_is_no_password_all_is_shown(text: str) -> None:
-    assert shown(understood(text)) == text.replace("postgresql", "postgresql+psycopg")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("postgres://ada:secret@host/x", "//ada:***@host/x"),
+        ("postgresql://ada:secret@host/x", "//ada:***@host/x"),
+        ("postgresql://ada@host:7/x?sslmode=require", "//ada@host:7/x?sslmode=require"),
+        ("postgresql://ada@/x?host=/run/a:b@c", "//ada@/x?host=/run/a:b@c"),
+    ],
+)
+def test_a_server_is_reached_by_one_driver_and_shown_without_its_password(text: str, told: str) -> None:
+    assert understood(text) == f"postgresql+psycopg:{text.partition(':')[2]}"
+    assert shown(understood(text)) == f"postgresql+psycopg:{told}"
 
 
 @pytest.mark.parametrize("name", ["what? {0} #1%20.db", "trials.db"])
@@ -208,29 +198,26 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir())
 
 
-def test_a_server_that_is_not_there_is_one_line() -> None:
+def test_a_server_that_is_not_there_is_one_line_and_so_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("psycopg")
     with pytest.raises(DatabaseError) as caught, opened("postgresql://127.0.0.1:1/x"):
         pass
     said = str(caught.value)
     assert said.startswith("cannot use the database postgresql+psycopg://127.0.0.1:1/x: connection")
     assert "\n" not in said
-
-
-def test_without_a_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with (
-        pytest.raises(DatabaseError, match=r"run pip install 'dynatui\[postgres\]'"),
-        opened("postgresql://127.0.0.1:1/x"),
-    ):
+    install = r"run pip install 'dynatui\[postgres\]'"
+    with pytest.raises(DatabaseError, match=install), opened("postgresql://127.0.0.1:1/x"):
         pass
 
 
 @pytest.mark.slow
-def test_trials_are_kept_by_a_server(common_server: Server) -> None:
-    url = common_server.new_database("tuning")
-    for _ in range(2):
-        with opened(url) as storage:
-            if not storage.get_all_studies():
-                storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
-            assert [study.study_name for study in storage.get_all_studies()] == ["mine"]
+@pytest.mark.skipif(binaries() is None, reason="there is no PostgreSQL server here: apt-get install postgresql")
+def test_trials_are_kept_by_a_server() -> None:
+    pytest.importorskip("psycopg", reason="there is no driver for PostgreSQL: pip install 'dynatui[postgres]'")
+    with new_database() as url:
+        for _ in range(2):
+            with opened(url) as storage:
+                if not storage.get_all_studies():
+                    storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
+                assert [study.study_name for study in storage.get_all_studies()] == ["mine"]

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from decoder.events import arithmetic
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.tables.data import Cell, Column, Table, counted
+from dynatui.lab.tables.data import Cell, Column, Table
+from dynatui.number_format import counted
 
 AUTHORS = {
     "target": "Pythia-2.8B",

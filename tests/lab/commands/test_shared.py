@@ -10,7 +10,7 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.commands.bench_result import Measured, _append, bar, left_s, run_and_report, shown, words
+from dynatui.lab.commands.shared import Measured, _append, bar, left_s, run_and_report, shown, words
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
@@ -42,7 +42,7 @@ def test_it_is_printed_and_one_line_is_added_to_the_file(tmp_path: Path, capsys:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_a_signal_that_stops_leaves_what_was_measured(
+def test_a_signal_that_stops_leaves_what_was_measured_and_a_third_one_ends_the_telling_too(
     number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     partial = Measured(DONE.table, DONE.report, interrupted=True)
@@ -51,15 +51,9 @@ def test_a_signal_that_stops_leaves_what_was_measured(
     assert capsys.readouterr().out == "a table\n"
     assert (tmp_path / "kept.jsonl").read_text() == LINE
     assert signal.getsignal(number) is before
-
-
-def test_a_third_signal_ends_the_telling_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_and_report(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == (
-        "",
-        "dynatui: interrupted before everything was measured at least once, so nothing can be compared\n",
-    )
+    assert run_and_report(measured(number, signal.SIGTERM, signal.SIGINT), None) == 130
+    nothing = "dynatui: interrupted before everything was measured at least once, so nothing can be compared\n"
+    assert (*capsys.readouterr(),) == ("", nothing)
 
 
 def test_a_signal_that_was_ignored_stays_so(tmp_path: Path) -> None:
@@ -101,15 +95,11 @@ def test_what_cannot_be_kept_is_printed(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == "a table\n"
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="Is a directory"):
-        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path)
-
-
-def test_a_pipe_that_nobody_reads_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_what_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match=r"cannot write .*pipe"):
-        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path / "pipe")
+    for path, said in ((tmp_path, "Is a directory"), (tmp_path / "pipe", r"cannot write .*pipe")):
+        with pytest.raises(ConfigError, match=said):
+            run_and_report(lambda: pytest.fail("this takes minutes"), path)
 
 
 def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:
@@ -128,22 +118,18 @@ def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:
     assert path.read_text() == LINE
 
 
-@pytest.mark.parametrize(
-    ("share", "drawn"),
-    [(0.0, "[....................] 0%"), (0.5, "[##########..........] 50%"), (1.0, "[####################] 100%")],
-)
-def test_a_bar_is_as_full_as_its_share(share: float, drawn: str) -> None:
-    assert bar(share) == drawn
+def test_a_bar_is_as_full_as_its_share_and_a_time_is_told_as_people_say_it() -> None:
+    assert [bar(share) for share in (0.0, 0.5, 1.0)] == [
+        f"[{'.' * 20}] 0%",
+        f"[{'#' * 10}{'.' * 10}] 50%",
+        f"[{'#' * 20}] 100%",
+    ]
+    assert [words(seconds) for seconds in (41.2, 180, 9000)] == ["41 s", "3 min", "2.5 h"]
 
 
 def test_time_left_is_told_at_the_pace_since_the_first_step_once_something_has_moved() -> None:
     assert left_s(0.5, 0.75, 10.0) == pytest.approx(10.0)
     assert left_s(0.5, 0.5, 10.0) is None
-
-
-@pytest.mark.parametrize(("seconds", "told"), [(41.2, "41 s"), (180, "3 min"), (9000, "2.5 h")])
-def test_a_time_is_told_as_people_say_it(seconds: float, told: str) -> None:
-    assert words(seconds) == told
 
 
 def test_steps_are_told_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
