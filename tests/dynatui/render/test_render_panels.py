@@ -17,7 +17,7 @@ from dynatui.render.cards import cards
 from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.headline import compared, gpu_wordings
 from dynatui.render.ink import Rows
-from dynatui.render.layout import Layout, arranged, layout, shared_place
+from dynatui.render.layout import LAYOUTS, arranged, layout, shared_place
 from dynatui.render.race import lane_at, race
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
@@ -56,54 +56,22 @@ def limited(verify_s: float) -> RunState:
     return state_of([run(), *slow, *plain])
 
 
-def first_line(scene: Scene, width: int = 120) -> str:
-    return lines(status(scene, width, 1))[0]
-
-
 def seen(**view: object) -> Scene:
     return replace(running(), **view)  # type: ignore[arg-type]  # fields of a scene
 
 
-@pytest.mark.parametrize("width", [76, 88, 120, 160])
-def test_columns_beside_the_bars_leave_them_28_cells(width: int) -> None:
-    page = lines(race(Scene(state_of(story(30)[:-3])), width, 12))
-    row = next(row for row in page if "dynatree" in row)
-    assert sum(sign in "█▏▎▍▌▋▊▉" for sign in row) >= 28
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_race_with_too_few_rows_keeps_the_watched_method_and_ar(rows: int) -> None:
+@pytest.mark.parametrize("size", [(1, 1), (7, 2), (9, 3), (40, 1), (40, 4), (60, 5), (120, 20)])
+def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there_and_the_watched_one_and_ar_come_first(
+    size: tuple[int, int],
+) -> None:
     methods = ("linear", "dynatree", "fixed", "ar")
     rounds = [structs.replace(plain_round("ar", 0), method=name) for name in methods]
     scene = Scene(state_of([run(methods), *rounds]))
-    shown = [line.split()[0] for line in lines(race(scene, 40, rows))]
-    assert [name for name in shown if name in ("linear", "ar")] == ["linear", "ar"][:rows]
-    assert [lane_at(scene, (40, rows), y) for y in range(rows)] == shown
-
-
-@pytest.mark.parametrize("size", [(1, 1), (7, 2), (9, 3), (40, 4), (60, 5), (120, 20)])
-def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there(size: tuple[int, int]) -> None:
-    scene = running()
     rows = [row.lstrip("│ ") for row in lines(race(scene, *size))]
     found = {y: method for y in range(-1, size[1] + 1) if (method := lane_at(scene, size, y))}
-    assert list(found.values()) == ["dynatree", "ar"][: len(found)]
     assert all(rows[y].startswith(method[: max(1, size[0] - 4)]) for y, method in found.items())
-    assert len(found) == min(2, size[1] if size[1] < 4 else size[1] - 2)
-
-
-def test_small_curves_of_all_methods_share_a_scale() -> None:
-    trees, plain = [tree_round(number) for number in range(30)], [plain_round("ar", number) for number in range(30)]
-    page = lines(race(Scene(state_of([run(), *trees, *plain])), 126, 9))
-    assert "▁▁▁▁▁▁▁▁▁▁▁▁" in page[3]
-    assert "▁" not in page[2]
-
-
-def test_with_still_more_room_the_figures_explain_themselves() -> None:
-    page = "\n".join(lines(race(running(), 120, 40)))
-    for figure in FIGURES[:20]:
-        assert f"= {figure.formula}" in page
-    assert "elsewhere: draft acceptance rate (vLLM)" in page
-    assert "= committed / decode_s" not in "\n".join(lines(race(running(), 120, 8)))
+    room = size[1] if size[1] < 4 else size[1] - 2
+    assert list(found.values()) == [name for name in methods if name in ("linear", "ar", "dynatree", "fixed")[:room]]
 
 
 def test_no_figure_is_explained_by_half() -> None:
@@ -157,34 +125,13 @@ STATES = (
 )
 
 
-def test_the_status_line_names_the_draft_s_dtype_where_there_is_room_before_it_drops_the_target_s() -> None:
-    scene = Scene(state_of([structs.replace(run(), draft_dtype="float16")]))
-    shown = [first_line(scene, width) for width in range(60, 180)]
-    assert "cpu bfloat16, draft float16" in shown[-1]
-    assert any("cpu bfloat16" in line and "draft float16" not in line for line in shown)
-
-
 def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
     return Scene(state_of([structs.replace(run(), device=device, path=path, path_reason=reason)]))
 
 
-@pytest.mark.parametrize(("path", "slow"), [("cuda graphs", False), ("static module", True), ("host", True)])
-def test_only_a_gpu_that_decodes_slower_than_it_might_says_which_way_and_why(path: str, *, slow: bool) -> None:
-    (row,) = status(decoded_by(path, "no graphs here", device="cuda:0"), 180, 1)
-    assert [ink for words, ink in row if words == f"path: {path}, no graphs here"] == (["warn"] if slow else [])
-    assert (f"path: {path}" in first_line(decoded_by(path, device="cuda:0"), 55)) is slow
-    assert "path" not in first_line(decoded_by(path, "no graphs here"), 180)
-
-
-def test_the_status_line_says_that_a_draft_is_translated_through_text() -> None:
-    scene = decoded_by("host", f"native CPU kernels; {TRANSLATED}")
-    assert "books-16m ← drafted through text by books-1m" in first_line(scene, 180)
-    assert any("books-16m ← text ← books-1m" in first_line(scene, width) for width in range(60, 120))
-
-
 def test_the_status_line_gives_way_part_by_part() -> None:
     scene = seen(recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
-    line_of = {width: first_line(scene, width) for width in range(1, 201)}
+    line_of = {width: lines(status(scene, width, 1))[0] for width in range(1, 201)}
     assert [len(line) for line in line_of.values()] == list(line_of)
     for part, from_width in (("decoding", 34), ("REC", 60), ("4 fps, slow line", 170), ("UI 2.9 %", 170)):
         assert [width for width, line in line_of.items() if width >= from_width and part not in line] == []
@@ -218,14 +165,6 @@ def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(width: int
         assert [ink for _, ink in row].count("tab") == 1, panel
 
 
-def test_speeds_are_written_as_fractions() -> None:
-    assert [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)] == ["1/4x", "0.3x", "1x", "4x", "0x"]
-
-
-def test_without_ar_there_is_nothing_to_compare() -> None:
-    assert compared(raced(methods=("dynatree",))) == compared(AR_ALONE.state) == ()
-
-
 def test_every_key_of_the_footer_is_a_button_and_a_label_where_the_key_has_one_action() -> None:
     row = lines(footer(Scene(), 300, 1))[0]
     for words, action in {"[ ]": ("turn('[')", "", "turn(']')"), "w W": ("watch(1)", "", "watch(-1)")}.items():
@@ -237,6 +176,19 @@ def test_every_key_of_the_footer_is_a_button_and_a_label_where_the_key_has_one_a
     assert footer_action(Scene(), 300, row.index("1-9")) == footer_action(Scene(), 300, 299) == ""
     expanded = replace(Scene(), maximised=True)
     assert footer_action(expanded, 80, lines(footer(expanded, 80, 1))[0].index("back")) == "back"
+
+
+VIEWS: tuple[dict[str, Any], ...] = (
+    *({"panel": panel} for panel in PANELS),
+    {"panel": "text", "maximised": True},
+    {"panel": "curves", "maximised": True},
+    {"panel": "tree", "maximised": True, "mode": "inspect"},
+    {"panel": "work", "maximised": True, "mode": "knobs"},
+    {"panel": "work", "mode": "inspect"},
+    {"mode": "inspect"},
+    {"mode": "knobs"},
+    {"place": TimelinePosition(live=False)},
+)
 
 
 test_golden = golden(
@@ -324,67 +276,41 @@ test_golden = golden(
         "the guide shows whole terms and where the others are": lambda: [
             guide(Scene(), 52, height) for height in (18, 150)
         ],
+        "small curves of all methods share a scale": lambda: race(Scene(state_of(story(30)[:-3])), 126, 9),
+        "with still more room the figures explain themselves": lambda: race(running(), 120, 40),
+        "the status line names the dtype of the draft where there is room before it drops that of the target": lambda: [
+            status(Scene(state_of([structs.replace(run(), draft_dtype="float16")])), width, 1)
+            for width in (60, 80, 110, 140, 180)
+        ],
+        "only a gpu that decodes slower than it might says which way and why": lambda: [
+            inked(status(decoded_by(path, "no graphs here", device), width, 1))
+            for path, device, width in (
+                *((path, "cuda:0", width) for path in ("cuda graphs", "static module", "host") for width in (55, 180)),
+                ("host", "cpu", 180),
+            )
+        ],
+        "the status line says that a draft is translated through text": lambda: [
+            status(decoded_by("host", f"native CPU kernels; {TRANSLATED}"), width, 1) for width in (180, 90, 60)
+        ],
+        "speeds are written as fractions": lambda: [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)],
+        "without ar there is nothing to compare": lambda: [
+            compared(state) for state in (raced(methods=("dynatree",)), AR_ALONE.state)
+        ],
+        "the layout follows the size": lambda: [
+            f"{size}: {layout(*size)}"
+            for size in (
+                *((200, 60), (160, 50), (159, 49), (120, 40), (200, 33), (109, 40), (80, 24), (200, 18), (60, 17)),
+                *((59, 24), (40, 10), (39, 40), (200, 9), (1, 1)),
+            )
+        ],
+        "each layout shows what it has room for": lambda: [
+            f"{room} {view}: {' '.join(sorted(arranged(room, Scene(**view), view.get('panel', 'race'))))}"
+            for view in VIEWS
+            for room in LAYOUTS
+        ],
+        "a panel without a place of its own takes the shared one": lambda: [
+            shared_place("log", "race"),
+            shared_place("tree", "log"),
+        ],
     }
 )
-
-
-FULL = {
-    *("status", "cards", "tabs", "footer", "main", "left", "text", "race", "tree", "curves"),
-    *("acceptance", "depth", "timeline", "knobs"),
-}
-
-
-def shown(room: Any, shared: Any = "race", **view: Any) -> set[str]:
-    return set(arranged(room, Scene(**view), shared))
-
-
-def test_the_layout_follows_the_size() -> None:
-    sizes = {
-        "roomy": [(200, 60)],
-        "full": [(120, 40), (159, 49)],
-        "tabbed": [(80, 24), (200, 20)],
-        "small": [(59, 24), (40, 10)],
-        "line": [(39, 40), (200, 9), (1, 1)],
-    }
-    assert {name: {layout(*size) for size in own} for name, own in sizes.items()} == {name: {name} for name in sizes}
-
-
-def test_a_full_screen_shows_text_tree_curves_and_one_of_the_others_and_a_large_one_adds_a_column() -> None:
-    assert shown("full") == FULL
-    assert shown("full", "work", panel="work") == FULL - {"race"} | {"work"}
-    assert shown("full", "work", mode="inspect") == FULL - {"race"} | {"inspect"}
-    assert shown("roomy") == FULL | {"column", "side", "guide"}
-    assert shown("line", panel="tree") == {"essentials", "main", "left", "text"}
-
-
-@pytest.mark.parametrize("room", ["small", "tabbed", "full", "roomy"])
-def test_in_every_layout_the_first_page_has_headline_figures_text_tree_and_race(room: Layout) -> None:
-    assert {"status", "cards", "text", "tree", "race"} <= shown(room)
-
-
-@pytest.mark.parametrize("panel", PANELS)
-def test_a_small_screen_shows_the_chosen_panel_alone_and_so_does_any_that_is_maximised(panel: str) -> None:
-    small, alone = shown("tabbed", panel=panel), shown("full", panel=panel, maximised=True)
-    others = {name for name in (*PANELS, "acceptance") if name in small} - {"curves"}
-    assert panel == "text" or others == ({"acceptance"} if panel == "curves" else {panel})
-    assert panel == "text" or {"tabs", "knobs", "trends"} <= small
-    own = ("acceptance", "depth") if panel == "curves" else (panel,)
-    assert alone - {"main", "left", "curves"} == {"status", "tabs", "footer", *own}
-
-
-def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:
-    back = shown("tabbed", place=TimelinePosition(live=False))
-    assert ("timeline" in back, "trends" in back) == (True, False)
-
-
-@pytest.mark.parametrize("room", ["roomy", "full", "tabbed", "small"])
-def test_the_drawer_takes_the_place_of_what_it_needs_and_stands_beside_the_curves(room: str) -> None:
-    open_ = shown(room, mode="knobs")
-    assert "drawer" in open_
-    assert not {"knobs", "race", "inspect"} & open_
-    assert room not in ("roomy", "full") or {"acceptance", "depth"} <= open_
-    assert room != "tabbed" or "trends" in open_
-
-
-def test_a_panel_without_a_place_of_its_own_takes_the_shared_one() -> None:
-    assert (shared_place("log", "race"), shared_place("tree", "log")) == ("log", "log")
