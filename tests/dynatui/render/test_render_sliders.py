@@ -16,13 +16,13 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
-from dynatui.knobs import info, owner, rules_in_force, rules_of
+from dynatui.knobs import info, owner, rules_in_force, rules_of, sampling_in_force
 from dynatui.render import cards, drawer, sliders
 from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import notes
-from dynatui.render.words import limited, limits, moved_back
+from dynatui.render.words import limited, moved_back
 from dynatui.session import DEMO
 from dynatui.state.run_state import RunState
 from tests.dynatui.compared_runs import compared
@@ -67,7 +67,9 @@ def opened(state: RunState, width: int = 120, height: int = 20, **view: Any) -> 
 
 def within(name: KnobName, row: str, x: int) -> float:
     track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
-    span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5}.get(name, 1.0 if info(name).step < 1 else 31.0)
+    span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5, "temperature": 2.0}.get(
+        name, 1.0 if info(name).step < 1 else 31.0
+    )
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
 
 
@@ -110,22 +112,17 @@ def test_the_large_trees_of_the_demo_name_the_key_for_the_faster_preset() -> Non
         assert "faster" not in "".join(lines(cards.cards(replace(scene, replaying=True), 80, 3)))
 
 
-@pytest.mark.parametrize("name", ["tau_h", "rho_stop", "selection"])
-def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName) -> None:
-    for height in range(3, 21):
-        assert any(f"▸ {info(name).symbol} " in row for row in lines(opened(raced(), 80, height, slider=name)))
-
-
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 13), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
+@given(st.integers(0, 15), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
 def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
     place: int, width: int, height: int, share: float, data: st.DataObject
 ) -> None:
     state = raced()
     name = drawer.listed_knobs(state)[place]
-    rules = rules_in_force(state)
+    rules, shared = rules_in_force(state), sampling_in_force(state)
     assert rules is not None
-    low, high = rules.ends()[name]
+    assert shared is not None
+    low, high = {**rules.ends(), **shared.ends()}[name]
     value = low + share * (high - low)
     value = float(round(value)) if info(name).integer else value
     scene = Scene(state, pending={name: value}, slider=name)
@@ -196,21 +193,10 @@ def last_moves() -> RunState:
     return state_of([run(), *map(tree_round, range(3)), d0, tau_h])
 
 
-def test_history_that_goes_on_where_the_hand_went_moves_nothing_back() -> None:
-    assert [moved_back(moved(*news).lane) for news in ((1.4,), (2.6, 1.4), ())] == [None, None, None]
-
-
-def test_the_limits_of_the_last_rounds_are_named_with_their_shares() -> None:
-    names: list[Limit | None] = [None, "cost", "d0", "d0", "rho_stop"]
-    rounds = [structs.replace(tree_round(number), limited_by=name) for number, name in enumerate(names)]
-    state = state_of([run(), *rounds])
-    assert limits(state.lane) == [("D0", 2 / 3), ("rho_stop", 1 / 3)]
-    assert "limited by D0 67 %, rho_stop 33 % in the last 3 rounds" in lines(sliders.knobs(Scene(state), 120, 5))[0]
-    assert "limited by D0 67 %, rho_stop 33 %" in lines(opened(state))[0]
-    assert "limited by D0 67 %" in "".join(lines(cards.cards(Scene(state), 200, 3)))
-    assert limited(state_of([run(), tree_round(0)]).lane) == ()
-
-
+LIMITS: Sequence[Limit | None] = (None, "cost", "d0", "d0", "rho_stop")
+LIMITED = state_of(
+    [run(), *(structs.replace(tree_round(number), limited_by=name) for number, name in enumerate(LIMITS))]
+)
 BACK = [turned("d0", 0, 6, 4), turned("d0", 0, 4, 4.6, source="history")]
 COMPARED = {
     "too few": compared()[:60],
@@ -219,6 +205,53 @@ COMPARED = {
     "unclear": compared(b_s=0.02),
     "equal settings": compared(b_s=0.02, a=DynaTree(d0=6)),
 }
+
+
+def ruled(events: Sequence[Round], by: Limit | None, d0: float = 5.0) -> list[Round]:
+    return [structs.replace(event, limited_by=by, knobs=tree_round(event.round, d0=d0).knobs) for event in events]
+
+
+def state(
+    name: KnobName = "d0",
+    old: float = 2,
+    new: float = 5,
+    *,
+    by: Limit | None = "n_max",
+    nodes: tuple[int, int] = (7, 7),
+    count: int = 10,
+    later: Sequence[Event] = (),
+    **parameters: Any,
+) -> RunState:
+    told = run()
+    own = {**told.methods["dynatree"], "history": False, **parameters}
+    begun = structs.replace(told, methods={"dynatree": own, "ar": {}})
+    before, after = rounds(range(12), nodes[0]), rounds(range(12, 12 + count), nodes[1], more=1)
+    return state_of([begun, *before, turned(name, 12, old, new), *ruled(after, by), *later])
+
+
+def line(told: RunState, width: int = 116, **seen: Any) -> str:
+    return text_of(consequence_line(Scene(told, **seen), width)).rstrip()
+
+
+GROWN = state(nodes=(7, 10), by="d0")
+HIDING: tuple[Limit, ...] = ("n_max", "rho_stop", "cost", "length", "context")
+TURN: tuple[KnobName, float, float] = ("tau_h", 0.9, 0.8)
+AFTER_FEW = state_of([run(), *rounds(range(6)), turned("d0", 6, 2, 5), *rounds(range(6, 20), 10, more=1)])
+TOGETHER = [turned("tau_h", 22, 0.9, 0.8), turned("tau_l", 22, 0.4, 0.3), turned("d0", 22, 5, 4)]
+MOVED_ON = state(count=2, by="d0", later=ruled(rounds(range(14, 16)), "d0", d0=3.8), history=True)
+LATER = rounds(range(12, 22), more=1)
+MIXED = [*ruled(LATER[:4], "n_max"), *ruled(LATER[4:7], "rho_stop"), *ruled(LATER[7:], "d0")]
+
+
+def test_it_is_as_wide_as_its_place() -> None:
+    for width in range(1, 130):
+        assert width_of(consequence_line(Scene(GROWN), width)) == width
+
+
+def moved_back_later() -> RunState:
+    back = Knob(method="dynatree", round=14, name="d0", old=5, new=3.8, source="history")
+    return state(count=2, by="d0", later=[back, *ruled(rounds(range(14, 16)), "d0", d0=3.8)], history=True)
+
 
 test_golden = golden(
     {
@@ -258,90 +291,34 @@ test_golden = golden(
             sliders.knobs(Scene(raced(), replaying=True), 120, 4),
             opened(raced(), replaying=True),
         ],
-    }
-)
-
-
-def ruled(events: Sequence[Round], by: Limit | None, d0: float = 5.0) -> list[Round]:
-    return [structs.replace(event, limited_by=by, knobs=tree_round(event.round, d0=d0).knobs) for event in events]
-
-
-def state(
-    name: KnobName = "d0",
-    old: float = 2,
-    new: float = 5,
-    *,
-    by: Limit | None = "n_max",
-    nodes: tuple[int, int] = (7, 7),
-    count: int = 10,
-    later: Sequence[Event] = (),
-    **parameters: Any,
-) -> RunState:
-    told = run()
-    own = {**told.methods["dynatree"], "history": False, **parameters}
-    begun = structs.replace(told, methods={"dynatree": own, "ar": {}})
-    before, after = rounds(range(12), nodes[0]), rounds(range(12, 12 + count), nodes[1], more=1)
-    return state_of([begun, *before, turned(name, 12, old, new), *ruled(after, by), *later])
-
-
-def line(told: RunState, width: int = 116, **seen: Any) -> str:
-    return text_of(consequence_line(Scene(told, **seen), width)).rstrip()
-
-
-GROWN = state(nodes=(7, 10), by="d0")
-HIDING: tuple[Limit, ...] = ("n_max", "rho_stop", "cost", "length", "context")
-TURN: tuple[KnobName, float, float] = ("tau_h", 0.9, 0.8)
-AFTER_FEW = state_of([run(), *rounds(range(6)), turned("d0", 6, 2, 5), *rounds(range(6, 20), 10, more=1)])
-TOGETHER = [turned("tau_h", 22, 0.9, 0.8), turned("tau_l", 22, 0.4, 0.3), turned("d0", 22, 5, 4)]
-MOVED_ON = state(count=2, by="d0", later=ruled(rounds(range(14, 16)), "d0", d0=3.8), history=True)
-LATER = rounds(range(12, 22), more=1)
-MIXED = [*ruled(LATER[:4], "n_max"), *ruled(LATER[4:7], "rho_stop"), *ruled(LATER[7:], "d0")]
-
-
-@pytest.mark.parametrize(("name", "old", "new"), [("d0", 1, 7), ("tau_h", 0.41, 1), ("tau_l", 0.01, 0.89)])
-def test_from_one_end_to_the_other_the_line_is_there_within_twelve_rounds(
-    name: KnobName, old: float, new: float
-) -> None:
-    for nodes in ((5, 12), (7, 7)):
-        assert "L-bar +1.00 (+" in line(state(name, old, new, nodes=nodes))
-
-
-def test_it_is_as_wide_as_its_place() -> None:
-    for width in range(1, 130):
-        assert width_of(consequence_line(Scene(GROWN), width)) == width
-
-
-def test_a_knob_that_history_moves_on_names_the_key_of_history() -> None:
-    assert "history moves D0: h frees it" in line(MOVED_ON)
-    assert "history" not in line(state(count=2, by="d0", history=True))
-    assert "history moves D0: f5 frees it" in line(MOVED_ON, keys=KEYMAP.rebound({"history": ["f5"]}))
-
-
-def moved_back_later() -> RunState:
-    back = Knob(method="dynatree", round=14, name="d0", old=5, new=3.8, source="history")
-    return state(count=2, by="d0", later=[back, *ruled(rounds(range(14, 16)), "d0", d0=3.8)], history=True)
-
-
-@pytest.mark.parametrize(
-    ("told", "line"),
-    [(moved_back_later(), "D0 2 → 5"), (state_of(compared(*BACK)), "A/B B is faster")],
-    ids=["effect", "verdict"],
-)
-def test_beside_what_history_moved_back_the_turn_is_told_where_there_are_two_rows(told: RunState, line: str) -> None:
-    first, second = lines(notes(Scene(told), 100, 2))
-    assert first.startswith("history moves D0 back")
-    assert second.startswith(line)
-    assert [row[:21] for row in lines(notes(Scene(told), 100, 1))] == ["history moves D0 back"]
-    assert notes(Scene(told), 100, 0) == notes(Scene(told), 100, -1)
-
-
-def test_its_signs_have_ascii_names() -> None:
-    row = consequence_line(Scene(state("tau_h", 0.9, 0.8)), 116)
-    assert text_of(in_ascii([row])[0]).isascii()
-
-
-test_golden_effect = golden(
-    {
+        "the drawer scrolls to the chosen slider": lambda: [
+            opened(raced(), 80, height, slider=name) for name in ("tau_h", "rho_stop", "selection") for height in (3, 9)
+        ],
+        "history that goes on where the hand went moves nothing back": lambda: [
+            moved_back(moved(*news).lane) for news in ((1.4,), (2.6, 1.4), ())
+        ],
+        "the limits of the last rounds are named with their shares": lambda: [
+            sliders.knobs(Scene(LIMITED), 120, 5),
+            opened(LIMITED),
+            cards.cards(Scene(LIMITED), 200, 3),
+            limited(state_of([run(), tree_round(0)]).lane),
+        ],
+        "a knob that history moves on names the key of history": lambda: [
+            line(MOVED_ON),
+            line(state(count=2, by="d0", history=True)),
+            line(MOVED_ON, keys=KEYMAP.rebound({"history": ["f5"]})),
+        ],
+        "beside what history moved back the turn is told where there are two rows": lambda: [
+            notes(Scene(told), 100, room)
+            for told in (moved_back_later(), state_of(compared(*BACK)))
+            for room in (2, 1, 0)
+        ],
+        "its signs have ascii names": lambda: in_ascii([consequence_line(Scene(state("tau_h", 0.9, 0.8)), 116)]),
+        "from one end to the other the line is there within twelve rounds": lambda: [
+            line(state(name, old, new, nodes=nodes))
+            for name, old, new in (("d0", 1, 7), ("tau_h", 0.41, 1), ("tau_l", 0.01, 0.89))
+            for nodes in ((5, 12), (7, 7))
+        ],
         "a turn is told with nodes tokens a round and speed and what has no room gives way from the end": lambda: [
             line(GROWN, width) for width in (116, 76, 40, 30)
         ],

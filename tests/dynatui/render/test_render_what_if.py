@@ -17,7 +17,7 @@ from dynatui.render.words import remedy
 from dynatui.render.work import work
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, tree_round
 
 SURE = GridCell(20, 20, 3.0, 20, 9.0)
 TIMED = replace(SURE, seconds=0.02, rates=(140.0, 161.0), gains=(1.0, 1.0))
@@ -111,15 +111,6 @@ def test_smaller_trees_are_no_remedy_where_no_other_size_is_estimated_to_be_fast
     assert ("trees" in unknown.whole, "trees" in settled.whole) == (True, False)
 
 
-@pytest.mark.parametrize(
-    ("size", "tables"), [((160, 14), 2), ((100, 14), 2), ((80, 24), 2), ((80, 14), 1), ((60, 4), 0)]
-)
-def test_as_many_tables_as_there_is_room_for(size: tuple[int, int], tables: int) -> None:
-    panel = "\n".join(lines(_panel(_what_if(), *size)))
-    assert ("τh\\D0" in panel) + ("τl\\D0" in panel) == tables
-    assert "No cell certainly" in panel
-
-
 def test_the_most_tokens_have_the_colour_of_what_is_good_and_none_that_of_what_is_slow() -> None:
     inks = {text: ink for row in _panel(HEATED) for text, ink in row}
     roles = {text: palette._ATTRIBUTES[inks[text]][0] for text in ("▁1.00", "▃2.00", "▅3.00", "▇4.00")}
@@ -127,33 +118,7 @@ def test_the_most_tokens_have_the_colour_of_what_is_good_and_none_that_of_what_i
     assert not set(roles.values()) & {palette._ATTRIBUTES[ink][0] for ink in HOT[-2:]}
 
 
-def test_in_ascii_the_heat_can_still_be_told() -> None:
-    row = text_of(in_ascii(_panel(HEATED))[5])
-    assert row.isascii()
-    assert all(figure in row for figure in ("_1.00", ".2.00", "=3.00", "#4.00"))
-
-
 SLOW = replace(TIMED, seconds=0.04, rates=(70.0, 80.0), gains=(0.45, 0.56))
-
-
-@pytest.mark.parametrize(
-    ("choice", "words"),
-    [
-        (
-            None,
-            "τh 0.80 with D0 4: 180 (171 to 190) tokens/s, 1.20 times (1.13 to 1.28) those of the knobs as they are",
-        ),
-        ({"tau_l": 0.2, "d0": 7.0}, "τl 0.20 with D0 7: 75 (70 to 80) tokens/s, 0.50 times (0.45 to 0.56)"),
-        ({"tau_h": 0.7, "d0": 5.0}, "The knobs as they are: 150 (140 to 161) tokens/s."),
-        ({"tau_h": 0.1, "d0": 1.0}, "τh 0.80 with D0 4"),
-    ],
-    ids=["the fastest one", "the user's", "the present one", "one that is gone"],
-)
-def test_the_chosen_cell_has_its_tokens_a_second_with_their_range(choice: dict[str, float], words: str) -> None:
-    scene = replace(running(), whatif=_what_if(TIMED, h31=QUICK, l04=SLOW), whatif_choice=choice)
-    page = " ".join(" ".join(line.strip("│ ") for line in lines(whatif(scene, 150, 18))).split())
-    assert words in page
-    assert ("enter turns the knobs to it" in page) == (choice != {"tau_h": 0.7, "d0": 5.0})
 
 
 test_golden = golden(
@@ -181,6 +146,16 @@ test_golden = golden(
         "what is missing is explained": lambda: [
             _panel(None, 120),
             whatif(Scene(apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))), 78, 8),
+        ],
+        "as many tables as there is room for": lambda: [
+            _panel(_what_if(), *size) for size in ((160, 14), (100, 14), (80, 24), (80, 14), (60, 4))
+        ],
+        "in ascii the heat can still be told": lambda: in_ascii(_panel(HEATED)),
+        "the chosen cell has its tokens a second with their range and the key that turns the knobs to it": lambda: [
+            whatif(
+                replace(running(), whatif=_what_if(TIMED, h31=QUICK, l04=SLOW), whatif_choice=choice or None), 150, 18
+            )
+            for choice in ({}, {"tau_l": 0.2, "d0": 7.0}, {"tau_h": 0.7, "d0": 5.0}, {"tau_h": 0.1, "d0": 1.0})
         ],
     }
 )
