@@ -13,7 +13,7 @@ from dynatui.gpu import GpuLoad
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Meters, Scene
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.session_log import Results, noted
+from dynatui.state.session_log import Results, noted, opening_of
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.compared_runs import compared
 from tests.dynatui.scripted_runs import (
@@ -166,6 +166,7 @@ _FOREIGN = [
     for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds")
 ]
 """States with texts that are no ASCII."""
+OPENINGS = tuple(map(opening_of, (HOSTILE, "世界" * 60, "", "x")))
 SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
 
 
@@ -179,6 +180,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         heat=draw(st.sampled_from(HEATS)),
         cursor=draw(st.none() | st.integers(-2, len(scene.state.lane.tokens) + 1)),
         symbols=draw(st.sampled_from(("braille", "block", "ascii"))),
+        openings=draw(st.sampled_from(((), OPENINGS))),
+        chosen_prompt=draw(st.none() | st.integers(-5, 10**12)),
+        prompt_filter=draw(st.sampled_from(("", "x", HOSTILE, "世界"))),
         stage=name and Stage(name, tree_round(9)),
     )
 
