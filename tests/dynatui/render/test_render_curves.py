@@ -35,7 +35,7 @@ from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.compared_runs import compared
-from tests.dynatui.render.golden import golden
+from tests.dynatui.render.golden import golden, inked
 from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
 SYMBOLS: tuple[Symbols, ...] = ("braille", "block", "ascii")
@@ -139,13 +139,6 @@ def test_looking_back_all_charts_show_where_and_what_comes_later_is_dim(panel: D
     assert not has("ghost", panel(Scene(early), 60, 10))
 
 
-@both_charts
-def test_the_curves_of_side_a_stand_behind_and_are_named(panel: DrawPanel) -> None:
-    page = panel(Scene(state_of(compared())), 76, 12)
-    assert "  A ┄┄" in text_of(page[0])
-    assert has("ghost", page[1:])
-
-
 def test_axes_are_those_of_the_length_limit_and_of_the_rules_from_the_first_round_on() -> None:
     for panel in (acceptance, depth):
         pages = [lines(panel(decoded(rounds), 76, 12)) for rounds in (1, 6, 18)]
@@ -161,29 +154,6 @@ def test_every_knob_has_a_marker_of_its_own() -> None:
         old, new = (info(name).written(value) for value in (0.0, 1.0))
         written = "history on" if name == "history" else f"{info(name).symbol} {old}→{new}"
         assert f"▲{written}" in page
-
-
-test_golden = golden(
-    {
-        "flags point at their round and the last keeps its label": lambda: alone(
-            EMPTY, Axis(0, 40, [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]), (60, 4)
-        ),
-        "trends fit on one line": lambda: (trends(running(), 80, 1), trends(Scene(), 20, 1)),
-        "two charts side by side share their axes": lambda: acceptance(
-            replace(running(), scale=scale_of(running()).joined(Scale(500, 20.0))), 76, 12
-        ),
-        "a line rises from corner to corner": lambda: [
-            alone(rising(40), Axis(0, 40), (22, 4), symbols) for symbols in SYMBOLS
-        ],
-        "the panels name their lines and mark turned knobs": lambda: [
-            acceptance(running(), 60, 8),
-            depth(running(), 76, 8),
-        ],
-        "a method without knobs shows the depth that it drafts": lambda: depth(
-            Scene(state_of([CHAIN, structs.replace(tree_round(0), method="linear", knobs=None)])), 76, 12
-        ),
-    }
-)
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
@@ -221,8 +191,28 @@ def test_the_line_does_not_move_while_the_numbers_grow() -> None:
     assert len({drawn(placed(n, n, live=True), 100).index("▶") for n in (1, 99, 100, 9999)}) == 1
 
 
-test_golden_timeline = golden(
+test_golden = golden(
     {
+        "flags point at their round and the last keeps its label": lambda: alone(
+            EMPTY, Axis(0, 40, [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]), (60, 4)
+        ),
+        "trends fit on one line": lambda: (trends(running(), 80, 1), trends(Scene(), 20, 1)),
+        "two charts side by side share their axes": lambda: acceptance(
+            replace(running(), scale=scale_of(running()).joined(Scale(500, 20.0))), 76, 12
+        ),
+        "a line rises from corner to corner": lambda: [
+            alone(rising(40), Axis(0, 40), (22, 4), symbols) for symbols in SYMBOLS
+        ],
+        "the panels name their lines and mark turned knobs": lambda: [
+            acceptance(running(), 60, 8),
+            depth(running(), 76, 8),
+        ],
+        "a method without knobs shows the depth that it drafts": lambda: depth(
+            Scene(state_of([CHAIN, structs.replace(tree_round(0), method="linear", knobs=None)])), 76, 12
+        ),
+        "the curves of side a stand behind and are named": lambda: [
+            inked(panel(Scene(state_of(compared())), 76, 12)) for panel in (acceptance, depth)
+        ],
         "before the first round there is none to name": lambda: timeline(placed(0, 118), 120, 1),
         "it says where the picture is in shorter words where the terminal is narrow": lambda: [
             timeline(placed(118, 118, live=True), 120, 1),

@@ -4,11 +4,11 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from decoder.analysis.roofline import round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
-from decoder.events import Event, Expected, Run, Summary, decode_line, encode
+from decoder.events import Event, Expected, Summary
 from dynatui.render.cards import cards
 from dynatui.render.headline import compared, expected_words, headline, overhead_words
 from dynatui.render.race import race
@@ -18,11 +18,9 @@ from dynatui.render.work import work
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, tree_round
 
 EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
-LONG = "estimate: 500 tokens/s plain, 26.40 ms a round of 64 rows"
-SHORT = "estimate: 500 tokens/s plain"
 WARM = [tree_round(number) for number in range(WARM_UP_TOKENS)]
 
 
@@ -46,28 +44,8 @@ def test_it_stands_first_at_every_width() -> None:
         assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
 
 
-def test_before_both_methods_are_warm_it_claims_no_speed() -> None:
-    cold = state_of([run(), *WARM, plain_round("ar", 0)])
-    warm = state_of([run(), *raced(WARM, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))])
-    assert "x" not in text_of(headline(cold)[0]).split()[0]
-    assert "plain decoding" in text_of(headline(warm)[0])
-
-
-def test_plain_decoding_itself_is_compared_with_nothing() -> None:
-    state = structs.replace(state_of(story()), chosen="ar")
-    assert text_of(headline(state)[0]).startswith("plain decoding · ")
-    assert compared(state) == ()
-
-
 def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
     return state_of([structs.replace(run(), expected=expected), *events])
-
-
-def test_expected_times_are_told_before_the_first_round_only_and_where_they_are_known() -> None:
-    assert expected_words(estimated()) == (LONG, SHORT)
-    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "estimate: 0.25 tokens/s plain"
-    assert expected_words(estimated(tree_round(0))) == expected_words(RunState()) == ()
-    assert overhead_words(state_of([run(), *WARM])) == expected_words(state_of([run()])) == ()
 
 
 def test_the_overhead_of_a_round_is_its_time_beyond_the_estimate_for_its_own_size() -> None:
@@ -89,16 +67,6 @@ def test_the_overhead_is_told_once_the_watched_method_is_warm_and_reports_its_pa
     cold, warm = (structs.replace(estimated(*told), chosen="ar") for told in (plain[:-1], plain))
     assert (overhead_words(cold) == (), overhead_words(warm) == ()) == (True, False)
     assert overhead_words(estimated(*(structs.replace(event, draft_forwards=None) for event in WARM))) == ()
-
-
-def test_a_recording_keeps_the_expected_times_and_older_ones_have_none() -> None:
-    told = structs.replace(run(), expected=EXPECTED)
-    assert decode_line(encode(told), 1) == told
-    bare = encode(run())
-    assert b"expected" not in bare
-    old = decode_line(bare, 1)
-    assert isinstance(old, Run)
-    assert old.expected is UNSET
 
 
 LIMIT = re.compile(r"at (most|least) ([\d.]+) (tokens/s|ms)")
@@ -135,5 +103,28 @@ test_golden = golden(
         "one token in one pass is said in the singular": lambda: headline(
             state_of([run(("dynatree",)), structs.replace(tree_round(0), accepted=[], committed=[11])])
         ),
+        "before both methods are warm it claims no speed": lambda: [
+            headline(state_of([run(), *WARM, plain_round("ar", 0)]))[:1],
+            headline(state_of([run(), *raced(WARM, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))]))[
+                :1
+            ],
+        ],
+        "plain decoding itself is compared with nothing": lambda: [
+            headline(structs.replace(state_of(story()), chosen="ar"))[:1],
+            compared(structs.replace(state_of(story()), chosen="ar")),
+        ],
+        "expected times are told before the first round only and where they are known": lambda: [
+            *map(
+                expected_words,
+                (
+                    estimated(),
+                    estimated(expected=Expected(target_read_s=4.0)),
+                    estimated(tree_round(0)),
+                    state_of([run()]),
+                    RunState(),
+                ),
+            ),
+            overhead_words(state_of([run(), *WARM])),
+        ],
     }
 )
