@@ -62,7 +62,9 @@ HUGE = Figures(
 )
 MOST_WASTED = Wasted(since=0.0, drafts=2**53, drafted=2**53, accepted=2**53, tokens_per_round=1e15, acceptance_rate=1.0)
 LARGEST_DRAFTS = Drafting(steps=2**53, draft_tokens=2**53, cap_length=1e15, block_accept_length=1e15)
-HOSTILE = structs.replace(SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J")
+HOSTILE_SERVER = structs.replace(
+    SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J"
+)
 
 
 def served(server: StandIn, draft: str = "mine") -> list[Event]:
@@ -95,7 +97,7 @@ STORIES: dict[str, list[Event]] = {
     "promise kept": watched(vllm(), steady(vllm()), promise()),
     "promise not kept": served(vllm(OTHER)),
     "sglang promise not kept": served(StandIn(KINDS["sglang"], OTHER)),
-    "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
+    "hostile": [OPENING, HOSTILE_SERVER, Gap(t=1.0, reason=hostile("REASON"))],
 }
 
 
