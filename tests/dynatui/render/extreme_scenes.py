@@ -98,6 +98,14 @@ def _wild() -> Scene:
     return Scene(structs.replace(state, summary=wild), results=results)
 
 
+def _hostile_trees() -> Scene:
+    absurd = structs.replace(
+        tree_round(10**15), logprobs=[0.0] + [HUGE] * 5, pieces=[HOSTILE, "", "\n", "世界", "x", "y"]
+    )
+    wide = structs.replace(tree_round(3), pieces=["世界" * 20] * 6, accepted=[0, 1, 3])
+    return Scene(state_of([run(), absurd, wide, absurd, wide, absurd]))
+
+
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
     words = ("near_tie", "speedup_reason")
     claims: dict[str, Any] = {
@@ -159,11 +167,12 @@ SCENES = {
     "all at once": _crowded(),
     "alg1": _alg1(accepted=[0, 1], knobs=None),
     "alg1 rejected": _alg1(accepted=[], committed=[5], text="x"),
+    "hostile trees": _hostile_trees(),
     "repeated rounds": Scene(state_of(_repeated())),
 }
 _FOREIGN = [
     SCENES[name].state
-    for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds")
+    for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds", "hostile trees")
 ]
 """States with texts that are no ASCII."""
 OPENINGS = tuple(map(opening_of, (HOSTILE, "世界" * 60, "", "x")))

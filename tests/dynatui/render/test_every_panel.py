@@ -161,12 +161,4 @@ def test_curves_and_what_moves_history_name_their_rounds_at_every_width() -> Non
         assert "last 3" in text_of(sliders.history_line(scene.state.lane, width)) or width >= 120
 
 
-@pytest.mark.parametrize("width", [40, 76, 120])
-def test_tables_of_whole_runs_say_so(width: int) -> None:
-    state = running().state
-    assert "whole run" in lines(prompts.prompts(running(), max(width, 76), 12))[0]
-    assert any("run  " in row for row in lines(versus.table((state, state), (width, 9))))
-    assert any("whole run" in row for row in lines(race.race(running(), max(width, 60), 40)))
-
-
 test_golden = golden({"cards tell the run from the last rounds": lambda: cards.cards(running(), 160, 3)})

@@ -36,7 +36,7 @@ from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, run, running, state_of, story, tree_round
 
 SYMBOLS: tuple[Symbols, ...] = ("braille", "block", "ascii")
 STROKES: tuple[Stroke, ...] = ("solid", "dotted", "dashed", "sparse")
@@ -109,21 +109,6 @@ def test_any_series_fits_any_size(
     axis = Axis(rounds // 2, abs(rounds) + 1, [Flag(rounds, "x")], cursor)
     rows = lines(alone(line, axis, (width, height), symbols, line))
     assert [len(row) for row in rows] == [width] * height
-
-
-@pytest.mark.parametrize("symbols", SYMBOLS)
-def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbols) -> None:
-    rows = alone(rising(41), Axis(0, 40, cursor=20), (60, 6), symbols)
-    columns = {text_of(row).index("┊") for row in rows[:-1] if "┊" in text_of(row)}
-    assert columns == {5 + round(20 / 40 * 49)}
-    assert all(any(ink == "cursor" for _, ink in row) for row in rows[:-1])
-
-
-def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
-    ghost, apart = (CurveLine(flat(value), 0.0, 1.0, "ghost", "sparse") for value in (0.5, 1.0))
-    assert "ghost" not in {ink for row in alone(LEVEL, Axis(0, 40), (60, 6), "ascii", ghost) for _, ink in row}
-    row = alone(LEVEL, Axis(0, 40), (60, 6), "ascii", apart)[0]
-    assert sum(text.count(".") for text, ink in row if ink == "ghost") == pytest.approx(50 / 3, abs=1)
 
 
 @both_charts
@@ -221,6 +206,13 @@ test_golden = golden(
         "what was not played yet is ahead": lambda: [
             timeline(replace(running(), place=TimelinePosition(42, 118, 3.21, live=False, played=7)), width, 1)
             for width in (120, 80, 40)
+        ],
+        "the round that is looked at is a line from top to bottom": lambda: [
+            inked(alone(rising(41), Axis(0, 40, cursor=20), (60, 6), symbols)) for symbols in SYMBOLS
+        ],
+        "what lies behind is drawn under the lines of the run": lambda: [
+            inked(alone(LEVEL, Axis(0, 40), (60, 6), "ascii", CurveLine(flat(value), 0.0, 1.0, "ghost", "sparse")))
+            for value in (0.5, 1.0)
         ],
     }
 )

@@ -161,18 +161,6 @@ def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
     assert [math.isnan(point) for point in points] == [True, False, False, False, True, False]
 
 
-def test_a_gap_leaves_its_columns_empty() -> None:
-    steady = [reading(float(t)) for t in range(1, 101)]
-    gaps = [Gap(t=float(t), reason="x") for t in range(101, 201)]
-    told: list[Event] = [OPENING, SERVER, FIRST, *steady, *gaps, *(reading(float(t)) for t in range(201, 301))]
-    plot = [row[7:-7] for row in text(told, "lengths", 110, 12).splitlines()[1:-2]]
-    filled = [any(row[column] != " " for row in plot) for column in range(len(plot[0]))]
-    third = len(filled) // 3
-    assert all(filled[2 : third - 2])
-    assert not any(filled[third + 2 : 2 * third - 2])
-    assert all(filled[2 * third + 2 : -2])
-
-
 def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
     ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 60, 61, 121, 300, 301, 330, 331, 3600)}
     assert [axis.span for axis in ends.values()] == [60, 60, 120, *[300] * 6]
@@ -336,6 +324,14 @@ test_golden = golden(
         "one load alone is drawn": lambda: load_curve(LoadCurve((4,), {1: (1.2,)}, (1.2,)), (60, 8)),
         "an interval that contains the break-even is told": lambda: "\n".join(
             advice_lines(advice(profile({"org/Head": draft(constant(0.1), around=0.2)})), 120)
+        ),
+        "a gap leaves its columns empty": lambda: shown(
+            [
+                *(OPENING, SERVER, FIRST, *(reading(float(t)) for t in range(1, 101))),
+                *(Gap(t=float(t), reason="x") for t in range(101, 201)),
+                *(reading(float(t)) for t in range(201, 301)),
+            ],
+            *("lengths", 110, 12),
         ),
     }
 )

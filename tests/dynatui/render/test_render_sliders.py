@@ -5,14 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event, Knob, Limit, Round
 from decoder.knobs import KnobName
-from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
@@ -71,34 +69,6 @@ def within(name: KnobName, row: str, x: int) -> float:
         name, 1.0 if info(name).step < 1 else 31.0
     )
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("watched", "knobs"),
-    [
-        ("dynatree", tuple(DynaTree().ends())),
-        ("auto", tuple(Auto().ends())),
-        ("linear", ("k", "p_min")),
-        ("fixed", ("n_max", "fixed_depth", "fixed_branching", "fixed_tau")),
-        ("ar", ()),
-    ],
-)
-def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method_and_for_what_all_share(
-    watched: str, knobs: tuple[KnobName, ...]
-) -> None:
-    state = raced(watched=watched)
-    assert drawer.listed_knobs(state) == (*knobs, "temperature", "top_p")
-    assert f"All knobs of {watched}" in lines(opened(state, 100))[0]
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_titles_of_knobs_name_the_preset_in_force(name: str) -> None:
-    begins = structs.replace(run(), methods={"dynatree": asdict(PRESETS[name])})
-    turn = Knob(method="dynatree", round=1, name="n_max", old=0, new=99, source="user")
-    started, turned = Scene(state_of([begins])), Scene(state_of([begins, turn]))
-    for panel in (sliders.knobs, drawer.drawer):
-        assert f"nobs of dynatree (preset {name}) ─" in lines(panel(started, 100, 30))[0]
-        assert "nobs of dynatree ─" in lines(panel(turned, 100, 30))[0]
 
 
 def test_the_large_trees_of_the_demo_name_the_key_for_the_faster_preset() -> None:
@@ -347,5 +317,14 @@ test_golden = golden(
         "a turn after few rounds is not compared": lambda: line(AFTER_FEW),
         "many knobs at once are counted": lambda: line(state(later=TOGETHER)),
         "in a recording the rule is named without a key": lambda: line(state(), replaying=True),
+        "the drawer has a slider for every knob of the watched method and for what all share": lambda: [
+            f"{watched}: {' '.join(drawer.listed_knobs(raced(watched=watched)))}" for watched in METHODS
+        ],
+        "the titles of knobs name the preset in force": lambda: [
+            panel(Scene(state_of([structs.replace(run(), methods={"dynatree": asdict(rules)}), *turns])), 100, 30)[0]
+            for rules in PRESETS.values()
+            for turns in ((), (turned("n_max", 1, 0, 99),))
+            for panel in (sliders.knobs, drawer.drawer)
+        ],
     }
 )
