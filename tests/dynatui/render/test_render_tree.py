@@ -19,7 +19,7 @@ from dynatui.render.ink import Rows, width_of
 from dynatui.render.rounds import path_logprobs, path_to, piece_text, ranked, round_of
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.tree import mask, tree
-from dynatui.render.tree_labels import percent
+from dynatui.render.tree_layout import percent
 from dynatui.render.tree_rows import drawn_tree, past_trees
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
 from tests.dynatui.render.extreme_scenes import is_drawn
@@ -276,7 +276,7 @@ def scene_of(events: Sequence[Round]) -> Scene:
 
 
 def test_an_earlier_path_of_absurd_depth_is_left_out_at_little_cost() -> None:
-    with patch("dynatui.render.tree_labels.percent", wraps=percent) as written:
+    with patch("dynatui.render.tree_layout.percent", wraps=percent) as written:
         assert past_trees([tree_round(1), absurd(50_000)], 60, 20) == past_trees([tree_round(1)], 60, 20)
     assert written.call_count < 1000
 
