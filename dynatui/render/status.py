@@ -41,7 +41,6 @@ class _Part:
     rank: int
     """The most important part has rank 0; a narrow terminal omits the parts with the largest ranks first."""
     wordings: tuple[Row, ...]
-    """The longest wording first."""
     right: bool = False
 
 
@@ -197,7 +196,6 @@ def tabs(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tab_action(scene: Scene, width: int, x: int) -> str:
-    """Action of a click in column `x` of the tab line."""
     named = zip(PANELS, _tabs(scene, width), strict=True)
     return _action_at([(span, f"panel({name!r})") for name, tab in named for span in tab], x)
 

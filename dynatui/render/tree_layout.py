@@ -32,7 +32,6 @@ class Labels:
     """Whether the last figure is the probability that the verifier keeps the node."""
     accepted: frozenset[int]
     names: Mapping[int, str]
-    """Mark and token of each node."""
     chances: Mapping[int, float]
     """Probability in the last figure of each drafted node."""
     figures: Mapping[int, str]
@@ -127,7 +126,6 @@ LEAST_COLUMNS = 34
 
 class LabelStyle(NamedTuple):
     figures: int
-    """Number of figures in each label."""
     more: int
     """Width of all figures of a label except the first, in cells."""
     least: int
@@ -144,7 +142,6 @@ class Level(NamedTuple):
     line: int
     """Column of the line between siblings."""
     label: int
-    """Column of the first cell of the labels."""
     room: int
     beside: bool = False
     """Whether the level is drawn to the right of the previous level, in the same rows."""
@@ -329,7 +326,6 @@ def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: 
 
 
 def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> None:
-    """Adds a node to the rows, with the line that leads to it."""
     lead = "─" * (level.label - level.line - 1)
     if place.joins:
         gap = " ".ljust(level.line - parents.end, "─") if level.beside else ""

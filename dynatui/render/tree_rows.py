@@ -49,7 +49,6 @@ class Drawing(NamedTuple):
     rows: Rows
     signs: frozenset[Sign]
     left_out: int
-    """Number of nodes that did not fit."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,6 @@ class ServerState:
     """Start of the present series of failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
     missed: int = 0
-    """Number of failed polls."""
     gaps: int = 0
     """Number of series of successive failed polls."""
     restarts: int = 0
@@ -53,7 +52,6 @@ class ServerState:
     promise: Promise | None = None
     course: Course = field(default_factory=Course)
     findings: tuple[Finding, ...] = ()
-    """Findings from the newest metrics page of the server."""
     request: RequestSent | None = None
     answer: Answer | None = None
 
@@ -139,7 +137,6 @@ def verdict(state: ServerState, *, final: bool) -> Findings:
 
 
 def judged(before: ServerState, after: ServerState) -> bool:
-    """Whether the causes of findings have changed."""
     first, second = ([finding.cause for finding in state.findings] for state in (before, after))
     return first != second
 
