@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from dynatui.record.recording import Recorder
 from dynatui.servers.attach.events import Answer, Event, Opening, Promise, RequestSent, Server
@@ -96,6 +96,28 @@ def _drained(queue: "SimpleQueue[T]") -> list[T]:
     return items
 
 
+class ServerSource(Protocol):
+    """A source of server events, for runs with and without a screen."""
+
+    paused: bool
+    """Whether the playback of a recording is paused; the polling of a live server does not pause."""
+    recording: bool
+    live: bool
+
+    def start(self) -> None: ...
+
+    def take(self) -> list[Event]:
+        """Events since the last call; once no event is left, raises the error that ended the source, if any."""
+
+    @property
+    def ended(self) -> bool: ...
+
+    def stop(self) -> None: ...
+
+    def close(self, timeout_s: float) -> bool:
+        """Closes the recording and waits for the source to end; returns whether it has ended."""
+
+
 class LiveServer:
     """Polls a server in a thread, and records every event before it is returned."""
 
@@ -103,7 +125,6 @@ class LiveServer:
 
     def __init__(self, watch: Callable[[Pause], Generator[Event]], recorder: Recorder | None = None) -> None:
         self.paused = False
-        """Always False: only the playback of a recording can be paused."""
         self.recording = recorder is not None
         self._watch = watch
         self._recorder = recorder
@@ -116,7 +137,6 @@ class LiveServer:
         self._thread.start()
 
     def take(self) -> list[Event]:
-        """Events since the last call; once no event is left, raises the error that ended the thread, if any."""
         fault, events = self._fault, _drained(self._events)
         if fault is not None and not events:
             raise fault
@@ -131,7 +151,6 @@ class LiveServer:
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the thread to end; returns whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()
@@ -202,7 +221,3 @@ class RecordedServer:
             self._next = next(self._events, None)
             self._ended = self._next is None
         return self._next
-
-
-ServerSource: TypeAlias = LiveServer | RecordedServer
-"""A source of server events, for runs with and without a screen."""

@@ -14,7 +14,7 @@ from decoder.analysis.metrics import Tally
 from decoder.events import End, Event, Figures, Knob, Round, Summary
 from dynatui.render.ink import Rows
 from dynatui.render.log import entries, log
-from dynatui.render.prompts import chosen, listed, prompts
+from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
 from dynatui.state.lane import IN_A_ROW
@@ -116,12 +116,6 @@ def second_of_four() -> Scene:
     return Scene(state_of([Prompt(2, 4), run(prompt="A ship sailed")]), openings=OPENINGS)
 
 
-def test_a_filter_lists_the_prompts_that_hold_its_words() -> None:
-    scene = replace(running(), openings=OPENINGS, prompt_filter="THE")
-    assert listed(scene) == [3]
-    assert chosen(scene, [3]) == 3
-
-
 LEVELS = ((40, 20), (20, 15), (10, 1))
 HIDDEN = structs.replace(plain_round("hf", 0), draft_forwards=None)
 
@@ -137,6 +131,7 @@ def compared(token: int) -> Rows:
     return work(Scene(state_of(events)), 76, 30)
 
 
+GUESSED, OWN = Token(" a", "accepted", 0, 1), Token(" a", "bonus", 0, 1)
 KINDS = {
     "words": (" lady", " été"),
     "word parts": ("ing", "世"),
@@ -196,11 +191,8 @@ test_golden = golden(
             state_of([run(), tree_round(0), another("later")])
         ),
         "kinds say how much the draft guessed": lambda: [
-            kinds([Token(text, origin, 0, 1) for text, origin in tokens], 60)
-            for tokens in (
-                ((" a", "accepted"), (" a", "bonus"), (" a", "accepted"), (".", "bonus")),
-                ((" a", "bonus"),),
-            )
+            kinds([GUESSED, OWN, GUESSED, replace(OWN, text=".")], 60),
+            kinds([OWN], 60),
         ],
         "what limits the method is told in whole sentences": lambda: [
             work(running(), 76, height) for height in (14, 17, 20, 22)

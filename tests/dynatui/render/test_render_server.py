@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from dynatui.render import server as panels
 from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows
-from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
+from dynatui.render.server import ServerView, answer, series, summary, time_text
 from dynatui.render.server_load import load_curve, loads
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
@@ -26,7 +26,7 @@ from dynatui.servers.profile_file import Profile, Trees
 from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.hostile_text import ACTS, hostile
-from tests.dynatui.render.golden import golden
+from tests.dynatui.render.golden import golden, inked
 from tests.dynatui.scripted_runs import HOSTILE, lines
 from tests.dynatui.servers.attach.scripted_session import (
     ANSWER,
@@ -36,7 +36,6 @@ from tests.dynatui.servers.attach.scripted_session import (
     GAP,
     OPENING,
     SERVER,
-    WASTED,
     figures,
     reading,
     session,
@@ -123,10 +122,6 @@ def shown(events: Sequence[Event], panel: str, width: int = 80, height: int = 9,
     return drawn(fold(events), look, width, height)[panel]
 
 
-def text(events: Sequence[Event], panel: str, width: int = 80, height: int = 9) -> str:
-    return "\n".join(lines(shown(events, panel, width, height)))
-
-
 @pytest.mark.parametrize("name", STORIES)
 def test_every_panel_fits_every_size(name: str) -> None:
     state = fold(STORIES[name])
@@ -145,14 +140,6 @@ def test_foreign_text_steers_nothing(name: str, words: str) -> None:
     told = "".join(line for rows in drawn(fold(STORIES[name]), LOOK, 300, 9).values() for line in lines(rows))
     assert words in told
     assert not set("".join(ACTS)) & set(told) & set("\x1b\x07\x08\x9b\x9d\x90\u202e\u2066\r\x7f\x0b\x0c\u2028\ufeff")
-
-
-def test_wasted_drafts_leave_when_drafts_are_accepted_and_their_wordings_get_shorter() -> None:
-    again: list[Event] = [*wasting(), reading(61.0)]
-    assert "wasted" not in text(again, "note")
-    assert "connected" in text(again, "status")
-    lengths = list(map(len, wasted(WASTED, 60.0)))
-    assert lengths == sorted(lengths, reverse=True)
 
 
 def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
@@ -197,23 +184,10 @@ FALLING = LoadCurve(
 )
 
 
-def place_of(ink: str, rows: Rows) -> set[int]:
-    return {y for y, row in enumerate(rows) for text, found in row if found == ink and text.strip(" .0123456789")}
-
-
 @pytest.mark.parametrize(("symbols", "size"), product(SYMBOLS, [(80, 12), (40, 6), (9, 4), (3, 2), (1, 1), (0, 0)]))
 def test_the_curve_has_any_size(symbols: Symbols, size: tuple[int, int]) -> None:
     rows = lines(load_curve(FALLING, size, symbols, running=12.5))
     assert [len(row) for row in rows] == [size[0]] * size[1]
-
-
-def test_break_even_is_a_level_line_and_numbers_of_tokens_cross_it() -> None:
-    rows = load_curve(replace(FALLING, advised=(2.99,) * len(STREAMS)), (80, 14))
-    body = rows[1:-2]
-    (even,) = place_of("ghost", body)
-    fives = place_of("third", body)
-    assert min(fives) < even < max(fives)
-    assert max(place_of("second", body)) < even
 
 
 def advice(given: Profile, server: str = "vllm", streams: tuple[int, int] = (1, 64)) -> Advice:
@@ -326,11 +300,17 @@ test_golden = golden(
         ),
         "a gap leaves its columns empty": lambda: shown(
             [
-                *(OPENING, SERVER, FIRST, *(reading(float(t)) for t in range(1, 101))),
+                *(*BEGUN, *(reading(float(t)) for t in range(1, 101))),
                 *(Gap(t=float(t), reason="x") for t in range(101, 201)),
                 *(reading(float(t)) for t in range(201, 301)),
             ],
             *("lengths", 110, 12),
+        ),
+        "wasted drafts leave when drafts are accepted": lambda: [
+            shown([*wasting(), reading(61.0)], panel) for panel in ("note", "status")
+        ],
+        "break-even is a level line and numbers of tokens cross it": lambda: inked(
+            load_curve(replace(FALLING, advised=(2.99,) * len(STREAMS)), (80, 14))
         ),
     }
 )

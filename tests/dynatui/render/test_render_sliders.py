@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from hypothesis import given, settings
@@ -69,17 +70,6 @@ def within(name: KnobName, row: str, x: int) -> float:
         name, 1.0 if info(name).step < 1 else 31.0
     )
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
-
-
-def test_the_large_trees_of_the_demo_name_the_key_for_the_faster_preset() -> None:
-    begins = structs.replace(sampled_run(), methods={"dynatree": asdict(DEMO)})
-    moved = Knob(method="dynatree", round=1, name="d0", old=4, new=3, source="history")
-    user = structs.replace(moved, source="user")
-    for events, told in (([begins], True), ([begins, moved], True), ([begins, user], False)):
-        scene = Scene(state_of([*events, tree_round(0)]))
-        assert ("s: preset sampled, smaller trees and faster" in lines(sliders.knobs(scene, 120, 5))[0]) == told
-        assert ("s: faster, smaller trees" in "".join(lines(cards.cards(scene, 80, 3)))) == told
-        assert "faster" not in "".join(lines(cards.cards(replace(scene, replaying=True), 80, 3)))
 
 
 @settings(max_examples=200, deadline=None)
@@ -167,6 +157,7 @@ LIMITS: Sequence[Limit | None] = (None, "cost", "d0", "d0", "rho_stop")
 LIMITED = state_of(
     [run(), *(structs.replace(tree_round(number), limited_by=name) for number, name in enumerate(LIMITS))]
 )
+DEMO_RUN = structs.replace(sampled_run(), methods={"dynatree": asdict(DEMO)})
 BACK = [turned("d0", 0, 6, 4), turned("d0", 0, 4, 4.6, source="history")]
 COMPARED = {
     "too few": compared()[:60],
@@ -325,6 +316,12 @@ test_golden = golden(
             for rules in PRESETS.values()
             for turns in ((), (turned("n_max", 1, 0, 99),))
             for panel in (sliders.knobs, drawer.drawer)
+        ],
+        "the large trees of the demo name the key for the faster preset": lambda: [
+            panel(replace(Scene(state_of([DEMO_RUN, *turns, tree_round(0)])), replaying=replaying))
+            for turns in ((), (turned("d0", 1, 4, 3, source="history"),), (turned("d0", 1, 4, 3),))
+            for replaying in (False, True)
+            for panel in (partial(sliders.knobs, width=120, height=5), partial(cards.cards, width=80, height=3))
         ],
     }
 )

@@ -414,8 +414,8 @@ test_golden = golden(
             replace(running(), stage=HELD[0], cursor=0), 70, 10
         ),
         "only long improbable repetitions are told those of what was generated too": lambda: [
-            repeated(chain(*told), prompt)
-            for *told, prompt in (
+            repeated(chain(probability, tokens), prompt)
+            for probability, tokens, prompt in (
                 (0.2, (3, 2, 3, 2), (3, 2)),
                 (0.5, (11, 12, 13, 14), PROMPT),
                 (0.01, (11, 12, 13), PROMPT),
