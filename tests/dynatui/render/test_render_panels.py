@@ -1,32 +1,39 @@
-"""Cards, race, knobs, status line, tabs, footer and guide, and which panels are on the screen."""
+"""Headline, cards, race, knobs, status line, tabs, footer and guide, and which panels are on the screen."""
 
+import re
 from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 from rich.console import Console, RenderableType
 
 from decoder.analysis.metrics import FIGURES
-from decoder.events import TRANSLATED, End, Event, Knob, Summary
+from decoder.analysis.roofline import round_s, step_s
+from decoder.analysis.speedup import WARM_UP_TOKENS
+from decoder.events import TRANSLATED, End, Event, Expected, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
 from dynatui.render.cards import cards
 from dynatui.render.guide import GUIDE, explained, guide, led_by
-from dynatui.render.headline import compared, gpu_wordings
+from dynatui.render.headline import compared, expected_words, gpu_wordings, headline, overhead_words
 from dynatui.render.ink import Rows
 from dynatui.render.layout import LAYOUTS, arranged, layout, shared_place
 from dynatui.render.race import lane_at, race
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, footer_action, speed_text, status, tab_action, tabs
+from dynatui.render.work import work
 from dynatui.screen.pages.help import help_page
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, running, state_of, story, tree_round
 
 FIRST = Scene(state_of([run(), tree_round(0)]))
 AR_ALONE = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
@@ -35,7 +42,7 @@ HELD = {stage: Stage(stage, tree_round(6)) for stage in ("drafted", "verified", 
 BACK = TimelinePosition(round=3, rounds=6, live=False)
 
 
-def raced(*committed: int, end: End | None = None, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
+def texts_beside_ar(*committed: int, end: End | None = None, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
     plain = [structs.replace(plain_round("ar", place), committed=[token]) for place, token in enumerate(committed)]
     return state_of([run(methods), tree_round(0), *plain, *([end] if end else [])])
 
@@ -182,6 +189,74 @@ VIEWS: tuple[dict[str, Any], ...] = (
 )
 
 
+EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
+WARM = [tree_round(number) for number in range(WARM_UP_TOKENS)]
+
+
+def measured(speedup: float, *, same: bool = True) -> RunState:
+    took_s = 3 * 0.02 / speedup
+    trees = [structs.replace(event, t=took_s * (event.round + 1)) for event in WARM]
+    plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]
+    events: list[Event] = [run(("dynatree", "ar")), *raced(trees, plain)]
+    told = dict(state_of(events).figures())
+    told["dynatree"] = structs.replace(told["dynatree"], committed=256, target_forwards=70, identical_to_ar=same)
+    told["ar"] = structs.replace(told["ar"], committed=256)
+    return state_of([*events, Summary(methods=told)])
+
+
+def test_it_stands_first_at_every_width() -> None:
+    scene = Scene(measured(1.33))
+    for width in range(5, 201):
+        (line,) = lines(status(scene, width, 1))
+        assert line.startswith("1.33x")
+        assert len(line) == width
+        assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
+
+
+def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
+    return state_of([structs.replace(run(), expected=expected), *events])
+
+
+def test_the_overhead_of_a_round_is_its_time_beyond_the_estimate_for_its_own_size() -> None:
+    state = estimated(*WARM)
+    # Each round takes 20 ms, makes 2 draft passes and verifies 6 rows.
+    estimate = round_s(EXPECTED, 2, 6)
+    (slow,) = overhead_words(state)
+    assert slow.startswith(
+        f"A round takes 20.00 ms; memory and arithmetic of this machine need {1000 * estimate:.2f} ms by "
+        "estimate, and the rest"
+    )
+    assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
+    (fast,) = overhead_words(estimated(*WARM, expected=Expected(target_read_s=0.019)))
+    assert "need 19.00 ms by estimate, so only smaller trees or smaller weights help much" in fast
+
+
+def test_the_overhead_is_told_once_the_watched_method_is_warm_and_reports_its_passes() -> None:
+    plain = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    cold, warm = (structs.replace(estimated(*told), chosen="ar") for told in (plain[:-1], plain))
+    assert (overhead_words(cold) == (), overhead_words(warm) == ()) == (True, False)
+    assert overhead_words(estimated(*(structs.replace(event, draft_forwards=None) for event in WARM))) == ()
+
+
+LIMIT = re.compile(r"at (most|least) ([\d.]+) (tokens/s|ms)")
+
+
+@given(st.floats(0.02, 50.0))
+def test_no_limit_on_the_screen_is_exceeded_by_what_is_measured(speed: float) -> None:
+    """`speed`: of the measured rounds, relative to the expected times."""
+    rounds = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    measured = [structs.replace(event, t=step_s(EXPECTED) / speed * (event.round + 1)) for event in rounds]
+    begun = structs.replace(run(("ar",)), expected=EXPECTED)
+    painters: list[DrawPanel] = [status, cards, work, race]
+    scenes = Scene(state_of([begun])), Scene(state_of([begun, *measured]))
+    shown = " ".join(" ".join(lines(painter(scene, 200, 12))) for painter in painters for scene in scenes)
+    per_second = speed / step_s(EXPECTED)
+    figures = {"tokens/s": per_second, "ms": 1000 / per_second}
+    assert "estimate" in shown
+    for bound, number, unit in LIMIT.findall(shown):
+        assert figures[unit] <= float(number) if bound == "most" else figures[unit] >= float(number)
+
+
 test_golden = golden(
     {
         "at 80 columns every card is still whole": lambda: cards(running(), 80, 3),
@@ -204,9 +279,9 @@ test_golden = golden(
         "the race tells whether the text is the same and why a method broke off": lambda: [
             race(Scene(state), 72, 6)
             for state in (
-                *(raced(11), raced(99)),
-                raced(11, end=End(method="ar", reason="error", error="out of memory")),
-                *(judged(raced(99), [run()], near_tie=near) for near in (True, False)),
+                *(texts_beside_ar(11), texts_beside_ar(99)),
+                texts_beside_ar(11, end=End(method="ar", reason="error", error="out of memory")),
+                *(judged(texts_beside_ar(99), [run()], near_tie=near) for near in (True, False)),
             )
         ],
         "below the race stands what limits the watched method and what would help": lambda: [
@@ -246,7 +321,7 @@ test_golden = golden(
             *(status(seen(gpus=GPUS[place]), width, 1) for place, width in ((0, 200), (2, 200), (2, 120))),
         ],
         "the text is compared with that of ar as far as ar is": lambda: [
-            inked(compared(raced(*ar))) for ar in ((11, 13), (11, 13, 100), (11, 99))
+            inked(compared(texts_beside_ar(*ar))) for ar in ((11, 13), (11, 13, 100), (11, 99))
         ],
         "the comparison tells a near tie from a fault": lambda: [
             compared(judged(state_of(story()), story()[:-1], near_tie=near, first_difference_gap=gap))
@@ -285,7 +360,7 @@ test_golden = golden(
         ],
         "speeds are written as fractions": lambda: [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)],
         "without ar there is nothing to compare": lambda: [
-            compared(state) for state in (raced(methods=("dynatree",)), AR_ALONE.state)
+            compared(state) for state in (texts_beside_ar(methods=("dynatree",)), AR_ALONE.state)
         ],
         "the layout follows the size": lambda: [
             f"{size}: {layout(*size)}"
@@ -305,6 +380,42 @@ test_golden = golden(
         ],
         "all tabs fit and the chosen one is marked without colour too": lambda: [
             inked(tabs(replace(Scene(), panel=panel), width, 1)) for width in (65, 80) for panel in PANELS
+        ],
+        "it says how fast in how many passes and that the text is the same": lambda: [
+            inked(headline(measured(speedup))[:1]) for speedup in (1.326, 1.003, 0.931)
+        ],
+        "the header tells what fits of the expected times": lambda: [
+            status(Scene(estimated()), width, 1) for width in (60, 80, 120, 200)
+        ],
+        "its wordings get shorter and end with the speed alone": lambda: headline(measured(1.33)),
+        "at 80 columns it is whole": lambda: status(Scene(measured(1.33)), 80, 1),
+        "before there is text there is no headline": lambda: (headline(state_of([run()])), headline(RunState())),
+        "a text that is not that of ar is never called the same": lambda: headline(measured(1.33, same=False)),
+        "one token in one pass is said in the singular": lambda: headline(
+            state_of([run(("dynatree",)), structs.replace(tree_round(0), accepted=[], committed=[11])])
+        ),
+        "before both methods are warm it claims no speed": lambda: [
+            headline(state_of([run(), *WARM, plain_round("ar", 0)]))[:1],
+            headline(state_of([run(), *raced(WARM, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))]))[
+                :1
+            ],
+        ],
+        "plain decoding itself is compared with nothing": lambda: [
+            headline(structs.replace(state_of(story()), chosen="ar"))[:1],
+            compared(structs.replace(state_of(story()), chosen="ar")),
+        ],
+        "expected times are told before the first round only and where they are known": lambda: [
+            *map(
+                expected_words,
+                (
+                    estimated(),
+                    estimated(expected=Expected(target_read_s=4.0)),
+                    estimated(tree_round(0)),
+                    state_of([run()]),
+                    RunState(),
+                ),
+            ),
+            overhead_words(state_of([run(), *WARM])),
         ],
     }
 )
