@@ -7,9 +7,9 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import ms, percent, short
+from dynatui.render.cards import rate
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
-from dynatui.render.headline import rate
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, remedy, tie_words

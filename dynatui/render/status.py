@@ -14,7 +14,7 @@ from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
-from dynatui.render.headline import expected_words, gpu_wordings, headline, rate
+from dynatui.render.cards import expected_words, gpu_wordings, headline, rate
 from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, merged, width_of
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene

@@ -18,9 +18,8 @@ from decoder.events import TRANSLATED, End, Event, Expected, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
-from dynatui.render.cards import cards
+from dynatui.render.cards import cards, compared, expected_words, gpu_wordings, headline, overhead_words
 from dynatui.render.guide import GUIDE, explained, guide, led_by
-from dynatui.render.headline import compared, expected_words, gpu_wordings, headline, overhead_words
 from dynatui.render.ink import Rows
 from dynatui.render.layout import LAYOUTS, arranged, layout, shared_place
 from dynatui.render.race import lane_at, race

@@ -15,7 +15,7 @@ from decoder.analysis.what_if import what_if
 from decoder.events import Event, Knob, Round, Summary, Verification
 from decoder.methods.dynatree import DynaTree
 from dynatui.render import cards, curves, drawer, sliders, versus
-from dynatui.render.headline import compared
+from dynatui.render.cards import compared
 from dynatui.render.ink import Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.prompts import prompts
