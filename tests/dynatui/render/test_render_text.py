@@ -22,7 +22,7 @@ from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.tokens import Token
 from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
 
 LOADING = [
     Loading("importing torch", at_s=0.5),
@@ -190,16 +190,7 @@ def token(probability: float | None = None, spent_s: float = 0.01, number: int =
     return Token("x", "bonus" if probability is None else "accepted", number, 1, 1, probability, spent_s)
 
 
-def test_what_the_draft_gave_little_is_hot_and_the_targets_own_has_another_ink() -> None:
-    ink_of = inks("probability", ())
-    assert [ink_of(token(value)) for value in (1.0, 0.7, 0.5, 0.3, 0.0)] == list(HOT)
-    assert [ink_of(token(value)) for value in (0.8, 0.2, None)] == [HOT[0], HOT[3], "bonus"]
-
-
-def test_what_took_twice_the_median_is_hot() -> None:
-    tokens = [token(spent_s=value) for value in (0.004, 0.007, 0.010, 0.015, 0.030)]
-    assert [inks("time", tokens)(each) for each in tokens] == list(HOT)
-    assert time_edges([token(spent_s=0.01001)]) == time_edges([token(spent_s=0.01004)]), "it hardly moves"
+TIMED = [token(spent_s=value) for value in (0.004, 0.007, 0.010, 0.015, 0.030)]
 
 
 @given(st.lists(st.floats(allow_nan=True), max_size=5))
@@ -207,21 +198,6 @@ def test_any_times_have_edges(times: list[float]) -> None:
     tokens = [token(spent_s=value) for value in times]
     assert len(time_edges(tokens)) == len(HOT) - 1
     assert all(inks("time", tokens)(each) in HOT for each in tokens)
-
-
-def test_tokens_of_one_round_share_an_ink_that_the_next_round_has_not() -> None:
-    ink_of = inks("round", ())
-    assert ink_of(token(0.5, number=4)) == ink_of(token(number=4)) == ink_of(token(number=6))
-    assert ink_of(token(number=4)) != ink_of(token(number=5))
-
-
-@pytest.mark.parametrize("heat", HEATS)
-@pytest.mark.parametrize("room", [38, 70, 120])
-def test_a_legend_fits_and_keeps_every_class(heat: Heat, room: int) -> None:
-    row = legend(Scene(running().state, heat=heat), room)
-    assert len(text_of(row)) <= room
-    classes = {"origin": 3, "probability": 6, "round": 2, "time": 5}[heat]
-    assert len({ink for _, ink in row} - {"title", "dim"}) == classes
 
 
 def test_every_class_differs_without_colours() -> None:
@@ -358,5 +334,14 @@ test_golden = golden(
             tree(logprobs=[0.0, *[math.log(0.004)] * 5])
         ),
         "without a cursor the panel says what it is for": lambda: inspect(Scene(), 76, 5),
+        "what the draft gave little and what took twice the median is hot and rounds alternate": lambda: [
+            " ".join(map(inks("probability", ()), map(token, (1.0, 0.8, 0.7, 0.5, 0.3, 0.2, 0.0, None)))),
+            " ".join(map(inks("time", TIMED), TIMED)),
+            " ".join(inks("round", ())(token(chance, number=place)) for place in (4, 5, 6) for chance in (0.5, None)),
+        ],
+        "edges of times hardly move": lambda: [time_edges([token(spent_s=time)]) for time in (0.01001, 0.01004)],
+        "a legend keeps every class where there is little room": lambda: [
+            inked([legend(Scene(running().state, heat=heat), room)]) for heat in HEATS for room in (38, 70, 120)
+        ],
     }
 )
