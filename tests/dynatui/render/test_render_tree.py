@@ -139,33 +139,17 @@ def depths(event: Round) -> list[int]:
 
 
 @given(trees(), WIDTHS, HEIGHTS)
-def test_every_line_leads_from_a_node_to_its_own_parent_and_none_to_nothing(
+def test_every_node_is_counted_or_shown_once_on_a_line_to_its_parent_and_the_accepted_path_gives_way_last(
     event: Round, width: int, height: int
 ) -> None:
     shown = picture(event, width, height)
     found, of = shown.parents(), {name(node): name(parent) for node, parent in enumerate(event.parents) if node > 0}
     assert found == {guess: of[guess] for guess in found}
-    if len(shown.rows) > 1:
-        assert not shown.loose_ends()
-
-
-@given(trees(), WIDTHS, HEIGHTS)
-def test_every_node_is_shown_once_or_counted_as_left_out(event: Round, width: int, height: int) -> None:
-    shown = picture(event, width, height)
     assert len(shown.rows) <= height
     if height > 1:
         assert 1 + len(shown.marks) + shown.left_out == len(event.tokens)
-
-
-@given(trees(), WIDE, HEIGHTS)
-def test_nodes_are_left_out_only_where_rows_are(event: Round, width: int, height: int) -> None:
-    shown = picture(event, width, height)
-    assert not shown.left_out or len(shown.rows) == height
-
-
-@given(trees(), WIDTHS, HEIGHTS)
-def test_of_the_accepted_path_nothing_is_left_out_for_other_nodes(event: Round, width: int, height: int) -> None:
-    shown = picture(event, width, height)
+    if len(shown.rows) > 1:
+        assert not shown.loose_ends()
     path = {name(node) for node in event.accepted}
     if not path <= set(shown.marks.values()):
         rows_of_path = {row for (row, _), guess in shown.marks.items() if guess in path}
@@ -174,10 +158,14 @@ def test_of_the_accepted_path_nothing_is_left_out_for_other_nodes(event: Round, 
 
 
 @given(trees(), WIDE, HEIGHTS)
-def test_the_accepted_path_is_a_straight_row_until_it_goes_on_at_an_arrow(
+def test_levels_are_columns_the_accepted_path_is_a_row_up_to_an_arrow_and_nodes_are_left_out_only_where_rows_are(
     event: Round, width: int, height: int
 ) -> None:
     shown = picture(event, width, height)
+    assert not shown.left_out or len(shown.rows) == height
+    depth = {name(node): level for node, level in enumerate(depths(event))}
+    columns = {(depth[guess], cell) for (_, cell), guess in shown.marks.items()}
+    assert len(columns) == len({level for level, _ in columns})
     row_of = {guess: row for (row, _), guess in shown.marks.items()}
     path = [name(node) for node in event.accepted if name(node) in row_of]
     if path:
@@ -185,13 +173,6 @@ def test_the_accepted_path_is_a_straight_row_until_it_goes_on_at_an_arrow(
     for parent, child in pairwise(path):
         begins = shown.rows[row_of[child]].lstrip("0123456789").startswith("→")
         assert row_of[child] == row_of[parent] or begins
-
-
-@given(trees(), WIDE, HEIGHTS)
-def test_nodes_of_one_depth_stand_in_one_column(event: Round, width: int, height: int) -> None:
-    depth = {name(node): level for node, level in enumerate(depths(event))}
-    columns = {(depth[guess], cell) for (_, cell), guess in picture(event, width, height).marks.items()}
-    assert len(columns) == len({level for level, _ in columns})
 
 
 @given(trees(), st.integers(1, 160), st.integers(0, 50), st.lists(st.sampled_from(LONG), min_size=60, max_size=60))
