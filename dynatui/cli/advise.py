@@ -112,7 +112,7 @@ def advise(
     predicted rate. Loads no models.
     """
     from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
-    from dynatui.render.load import load_curve  # noqa: PLC0415
+    from dynatui.render.server_load import load_curve  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
     from dynatui.servers.costs import named_device, source  # noqa: PLC0415

@@ -13,14 +13,13 @@ from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_pa
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
-from dynatui.render.findings import final_words
-from dynatui.render.findings import news as news_of_findings
 from dynatui.render.server import wasted
 from dynatui.servers.attach.address import Address, address, is_here
 from dynatui.servers.attach.events import Event
 from dynatui.session import View
 from dynatui.sources.server import LiveServer, Promised, RecordedServer, ServerSource, polled
-from dynatui.state.server_state import ServerState, applied, remark, verdict
+from dynatui.state.server_state import ServerState, applied, final_words, remark, verdict
+from dynatui.state.server_state import news as news_of_findings
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import stoppable
 

@@ -72,7 +72,6 @@ class Axis:
     cursor: int | None = None
     unit: str = "token"
     written: Callable[[int], str] = str
-    """Returns the label of a position on the axis."""
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:

@@ -81,7 +81,6 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("What if", "An estimate, for past rounds with sufficiently recorded trees, of the nodes that would have been "
      "drafted and accepted with other values of the knobs."),
 )  # fmt: skip
-"""The terms that a new user needs most come first."""
 _NAME, _LEAST = 18, 12
 _BY_KEY = {figure.key: figure for figure in FIGURES}
 

@@ -23,7 +23,6 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
 ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
-"""ASCII replacement for each symbol."""
 _MIN_FRAME = (8, 4)
 DOT: Row = ((" · ", "dim"),)
 
@@ -203,7 +202,6 @@ class Flow(Generic[Tag]):
         self._append(word, tag)
 
     def _fitting(self, word: str) -> int:
-        """Number of leading characters of a word that still fit in the line."""
         cells = self._used
         for place, character in enumerate(word):
             cells += cell_len(character)

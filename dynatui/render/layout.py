@@ -24,7 +24,6 @@ _SMALLEST: dict[Layout, tuple[int, int]] = {
     "line": (0, 0),
 }
 LAYOUTS: tuple[Layout, ...] = tuple(_SMALLEST)
-"""All layouts, the largest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
     "left": ("text", "race", "work", "whatif", "prompts", "log", "sampling", "inspect", "drawer"),

@@ -41,7 +41,6 @@ class Entry:
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Wordings, the longest first."""
     ink: Ink = "plain"
 
 

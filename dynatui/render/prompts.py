@@ -88,7 +88,6 @@ def _title(scene: Scene, count: int, width: int) -> Row:
 
 
 def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cursor: bool) -> Row:
-    """A prompt with the figures of its newest run, or with the reason why there are no figures."""
     result, now = line.result, line.number == _present(scene)
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)

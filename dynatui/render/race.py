@@ -7,9 +7,9 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import ms, percent, short
+from dynatui.render.cards import rate
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
-from dynatui.render.headline import rate
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, remedy, tie_words
@@ -27,7 +27,6 @@ _LEAST_BAR = 28
 _SPARE = 3
 """Number of rows in addition to one row per method: headings, verdict, limit."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
-"""Figures whose explanations come first, if rows are free for explanations."""
 _TREND = 12
 _CELLS = 14
 
@@ -70,7 +69,6 @@ _BESIDE: tuple[Column[_Lane], ...] = (
     Column("L-bar, recent", _TREND + 3, _recent),
     Column("95 % of x plain", 18, lambda lane: interval(lane.figures)),
 )
-"""Columns to the right of the bars."""
 _COLUMNS: tuple[Column[_Lane], ...] = (
     Column("tokens/round", _CELLS, lambda lane: short(lane.figures.tokens_per_round)),
     Column("acc. rate", _CELLS, lambda lane: percent(lane.figures.acceptance_rate)),
@@ -87,7 +85,6 @@ _COLUMNS: tuple[Column[_Lane], ...] = (
         lambda lane: "-" if lane.figures.peak_bytes is None else short(lane.figures.peak_bytes / 1e6, 0),
     ),
 )
-"""Columns of the table below the bars."""
 
 
 class _Bars:
@@ -149,7 +146,6 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    """The title, with the meaning of the bars and a warning about stalled rounds, which rates exclude."""
     wordings = " ─ tokens/s, equal time each", " ─ tokens/s"
     stalled = stall_notes(scene.state.figures().values())
     if not stalled:

@@ -36,7 +36,6 @@ class Scale:
 
     @property
     def top(self) -> float:
-        """Upper end of the axis of tokens per round."""
         return max(LEAST_TOP, self.deepest + 1)
 
     def joined(self, other: "Scale") -> "Scale":
@@ -46,7 +45,6 @@ class Scale:
 @dataclass(frozen=True)
 class Meters:
     fps: float = 0.0
-    """Frames per second that the terminal can display."""
     slow_line: bool = False
     """Whether frames were skipped for a slow terminal."""
     ui_share: float | None = None
@@ -90,7 +88,6 @@ class Scene:
     following: bool = False
     """Whether the recording is still being written by another process."""
     pending: Mapping[KnobName, float] = field(default_factory=dict)
-    """Values of turned knobs that are not in force yet."""
     slider: KnobName = "tau_h"
     typed: str = ""
     place: TimelinePosition = field(default_factory=TimelinePosition)

@@ -11,7 +11,6 @@ from decoder.append_only import SharedList
 from dynatui.clean import clean_line
 from dynatui.number_format import count, counted, ms, percent, short
 from dynatui.render.curves import Axis, CurveLine, chart, legend
-from dynatui.render.findings import compared, line_of
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -33,7 +32,7 @@ from dynatui.render.ink import (
 from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Load, Wasted
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
-from dynatui.state.server_state import ServerState, remark, verdict
+from dynatui.state.server_state import ServerState, compared, line_of, remark, verdict
 
 
 def wasted(waste: Wasted, t: float) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
-from dynatui.render.headline import expected_words, gpu_wordings, headline, rate
+from dynatui.render.cards import expected_words, gpu_wordings, headline, rate
 from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, merged, width_of
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -41,7 +41,6 @@ class _Part:
     rank: int
     """The most important part has rank 0; a narrow terminal omits the parts with the largest ranks first."""
     wordings: tuple[Row, ...]
-    """The longest wording first."""
     right: bool = False
 
 
@@ -197,7 +196,6 @@ def tabs(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tab_action(scene: Scene, width: int, x: int) -> str:
-    """Action of a click in column `x` of the tab line."""
     named = zip(PANELS, _tabs(scene, width), strict=True)
     return _action_at([(span, f"panel({name!r})") for name, tab in named for span in tab], x)
 

@@ -61,8 +61,6 @@ _TIMES = (0.5, 0.8, 1.25, 2.0)
 
 
 class _Column:
-    """The text of one method, wrapped and scrolled."""
-
     def __init__(self) -> None:
         self.flow = Flow[int](1)
         self.tokens: SharedList[Token] = SharedList()
@@ -80,7 +78,6 @@ class _Column:
         self.tokens = tokens
 
     def scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line."""
         if len(self.flow.lines) <= height:
             self.top = 0
         elif not self.top <= line < self.top + height:
@@ -98,7 +95,6 @@ class TextPanel:
         self._head = 0
         self._size = (0, 0)
         self._place = (0, 0)
-        """Column and row of the method's own text within the frame."""
         self._height = 0
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:

@@ -12,16 +12,21 @@ from dynatui.number_format import nth, short
 from dynatui.render import rounds
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, fit, joined, width_of
 from dynatui.render.rounds import is_drafted
-from dynatui.render.tree_labels import LEAST_CELLS, FigureName, Labels, kept_ink, labels, percent
 from dynatui.render.tree_layout import (
+    LEAST_CELLS,
     LEAST_COLUMNS,
     Arrow,
+    FigureName,
     LabelLine,
+    Labels,
     LabelStyle,
     PlacedRow,
     Slot,
     TreeLayout,
+    kept_ink,
+    labels,
     laid_out,
+    percent,
 )
 from dynatui.render.words import shape_written
 from dynatui.state.tokens import repeated_length
@@ -44,7 +49,6 @@ class Drawing(NamedTuple):
     rows: Rows
     signs: frozenset[Sign]
     left_out: int
-    """Number of nodes that did not fit."""
 
 
 @dataclass(frozen=True)

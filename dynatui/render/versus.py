@@ -1,6 +1,6 @@
 """Two recordings side by side: figures of the watched methods at equal decode time, and their ratios."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -9,7 +9,7 @@ from decoder.analysis.metrics import first_difference
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, share, width_of
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, bar, best, column, fit, frame, inside, share, width_of
 from dynatui.render.status import speed_text
 from dynatui.render.words import sampling_words
 from dynatui.state.run_state import RunState
@@ -34,20 +34,21 @@ class VersusView:
     ended: bool
 
 
-@dataclass(frozen=True)
-class _Figure:
-    name: str
-    of: Callable[[Figures], float | None]
-    written: Callable[[float | None], str]
-    timed: bool = False
-    """Whether the figure depends on times."""
+def _figure(
+    head: str, of: Callable[[Figures], float | None], written: Callable[[float | None], str], *, timed: bool = False
+) -> Column[Sequence[Figures]]:
+    """A figure of one side, or the ratio B / A of both; "busy" if times with stalled rounds would be compared."""
 
-    def ratio(self, sides: tuple[Figures, Figures]) -> str:
-        """B / A; "busy" if the figure depends on times and includes stalled rounds."""
-        if self.timed and any(side.stalled_rounds > side.left_out_rounds for side in sides):
+    def value(sides: Sequence[Figures]) -> str:
+        figures = [of(side) for side in sides]
+        if len(figures) == 1:
+            return written(figures[0])
+        if timed and any(side.stalled_rounds > side.left_out_rounds for side in sides):
             return "busy"
-        below, above = map(self.of, sides)
+        below, above = figures
         return short(above / below) if above is not None and below else "-"
+
+    return Column(head, _COLUMN, value)
 
 
 def _round_ms(figures: Figures) -> float | None:
@@ -61,16 +62,15 @@ def _count(value: float | None) -> str:
 
 
 _FIGURES = (
-    _Figure("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
-    _Figure("L-bar", lambda figures: figures.tokens_per_round, short),
-    _Figure("acc. rate", lambda figures: figures.acceptance_rate, percent),
-    _Figure("ms/round", _round_ms, short, timed=True),
-    _Figure("tokens", lambda figures: figures.committed, _count),
-    _Figure("rounds", lambda figures: figures.rounds, _count),
-    _Figure("distinct", lambda figures: figures.distinct_8grams, short),
-    _Figure("x plain", lambda figures: figures.speedup, short, timed=True),
+    _figure("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
+    _figure("L-bar", lambda figures: figures.tokens_per_round, short),
+    _figure("acc. rate", lambda figures: figures.acceptance_rate, percent),
+    _figure("ms/round", _round_ms, short, timed=True),
+    _figure("tokens", lambda figures: figures.committed, _count),
+    _figure("rounds", lambda figures: figures.rounds, _count),
+    _figure("distinct", lambda figures: figures.distinct_8grams, short),
+    _figure("x plain", lambda figures: figures.speedup, short, timed=True),
 )
-"""Columns of the table; a narrow terminal omits the last ones first."""
 
 
 def moment(now: VersusView, width: int) -> Row:
@@ -114,15 +114,15 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     inner, _ = inside(size)
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
-    figures = _FIGURES[: max(1, (inner - name) // _COLUMN)]
+    sheet = Sheet(_FIGURES, max(_COLUMN, inner - name))
 
-    def line(label: str, texts: Iterable[str], ink: Ink) -> Row:
-        return fit(((column(label, name) + "".join(text.rjust(_COLUMN) for text in texts), ink),), inner)
+    def line(label: str, texts: str, ink: Ink) -> Row:
+        return fit(((column(label, name) + texts, ink),), inner)
 
-    body = [line(best(name - 1, "whole run", "run"), (figure.name for figure in figures), "dim")]
+    body = [line(best(name - 1, "whole run", "run"), sheet.heads, "dim")]
     for letter, state, side, ink in zip(LETTERS, states, (left, right), _INKS, strict=True):
-        body.append(line(f"{letter}  {state.watched}", (figure.written(figure.of(side)) for figure in figures), ink))
-    body += [line("B / A", (figure.ratio((left, right)) for figure in figures), "strong")]
+        body.append(line(f"{letter}  {state.watched}", sheet.row([side]), ink))
+    body += [line("B / A", sheet.row((left, right)), "strong")]
     body += [fit(texts_compared(*states), inner)]
     title: Row = (("A against B", "title"), (" ─ watched methods, at equal decode time", "dim"))
     if stalled := stall_notes((left, right)):

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import ms, percent
-from dynatui.render.headline import overhead_words
+from dynatui.render.cards import overhead_words
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend, wrapped
 from dynatui.render.scene import Scene
 from dynatui.render.words import remedy

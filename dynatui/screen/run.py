@@ -24,7 +24,6 @@ from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
-from dynatui.render.findings import final_words
 from dynatui.render.ink import Column, Sheet, best, column
 from dynatui.render.server import summary
 from dynatui.render.words import WHY_ALONE, WHY_BY_DESIGN
@@ -41,7 +40,7 @@ from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
 from dynatui.sources.source import Source
-from dynatui.state.server_state import verdict
+from dynatui.state.server_state import final_words, verdict
 from dynatui.state.session_log import OPENING, LogLine, SessionLog
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown

@@ -381,7 +381,6 @@ class EngineSource:
             raise
 
     def _frame_rate(self, event: Event) -> None:
-        """Chooses a readable speed once the speed of the machine has been measured."""
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:

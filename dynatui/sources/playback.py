@@ -232,7 +232,6 @@ class Lockstep:
         self.sides = (left, right)
         self.pairs = min(left.runs, right.runs)
         self.number = 0
-        """Index of the present pair."""
         self.played_s = 0.0
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))

@@ -138,7 +138,6 @@ class Controls(KnobControls, Protocol):
     """Controls of an engine; steps and break conditions apply to the watched method."""
 
     session: Session
-    """The session, including edited prompts."""
     broke: str
     """The break condition that paused decoding, in words; empty if none has."""
     conditions: Conditions

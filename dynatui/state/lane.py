@@ -55,7 +55,6 @@ class Curve(msgspec.Struct, frozen=True):
     """Length of the text after the last round of each point, in tokens."""
     stride: int = 1
     waiting: tuple[float, ...] = ()
-    """Values of the rounds since the last point."""
 
     def add(self, value: float, end: int) -> "Curve":
         waiting = (*self.waiting, value)
@@ -75,7 +74,6 @@ class Change:
     old: float
     new: float
     by_user: bool
-    """True for a change by the user, False for a change by the history rule."""
     token: int
     """Number of tokens of the text before the round."""
     first: int

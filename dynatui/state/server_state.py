@@ -1,10 +1,12 @@
 """State of a watched server: a pure fold of the server's events; its size is bounded for sessions of any length."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
+from dynatui.clean import clean_line
+from dynatui.number_format import count, short
 from dynatui.servers.attach.course import Course, followed
 from dynatui.servers.attach.diagnosis import Seen, findings, unchecked
 from dynatui.servers.attach.events import (
@@ -40,7 +42,6 @@ class ServerState:
     """Start of the present series of failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
     missed: int = 0
-    """Number of failed polls."""
     gaps: int = 0
     """Number of series of successive failed polls."""
     restarts: int = 0
@@ -51,7 +52,6 @@ class ServerState:
     promise: Promise | None = None
     course: Course = field(default_factory=Course)
     findings: tuple[Finding, ...] = ()
-    """Findings from the newest metrics page of the server."""
     request: RequestSent | None = None
     answer: Answer | None = None
 
@@ -137,7 +137,6 @@ def verdict(state: ServerState, *, final: bool) -> Findings:
 
 
 def judged(before: ServerState, after: ServerState) -> bool:
-    """Whether the causes of findings have changed."""
     first, second = ([finding.cause for finding in state.findings] for state in (before, after))
     return first != second
 
@@ -171,3 +170,30 @@ def tells_of_drafts(figures: Figures) -> bool:
     """Whether these figures include any figure of speculative decoding."""
     counts = (figures.drafts, figures.drafted, figures.accepted, figures.tokens_per_round, figures.acceptance_rate)
     return any(count is not None for count in counts)
+
+
+def line_of(finding: Finding) -> str:
+    return clean_line(f"{finding.claim}; {finding.remedy}")
+
+
+def news(before: ServerState, after: ServerState) -> Iterator[str]:
+    """Lines on findings with new causes, and on causes that are no longer found."""
+    known, present = ({finding.cause for finding in state.findings} for state in (before, after))
+    yield from (line_of(finding) for finding in after.findings if finding.cause not in known)
+    yield from (f"no longer found: {cause}" for cause in sorted(known - present) if not after.began_anew)
+
+
+def final_words(state: ServerState, judged: Findings) -> Iterator[str]:
+    """Lines for the end of the session: whether the promise was kept, or why not."""
+    if not judged.kept:
+        marks = "" if judged.kept is None else "the promise is not kept: "
+        yield from (f"{marks}{line_of(finding)}" for finding in judged.findings)
+    elif state.promise is not None:
+        named = f"{state.promise.profile}, draft {state.promise.draft}"
+        yield clean_line(f"the promise of {named} is kept: {compared(state)}")
+
+
+def compared(state: ServerState) -> str:
+    life, chain = state.course.life, state.seen.chain if state.seen else None
+    promised = f", promised {short(1 + sum(chain.rates))}" if chain else ""
+    return f"L-bar {short(life.length)} in {count(life.rounds)} rounds{promised}"

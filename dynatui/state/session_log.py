@@ -119,7 +119,6 @@ class SessionLog:
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
     pairs: Pairs = field(default_factory=dict)
-    """Compared pairs of all runs before the present run."""
     results: Results = field(default_factory=dict)
     counted: int = 0
     """Number of the present run's rounds that the totals already include, because the run was played before."""

@@ -6,8 +6,7 @@ from io import StringIO
 from decoder.events import Event
 from dynatui.record.export import figures_csv
 from dynatui.record.transcript import Transcript
-from dynatui.render.cards import cards
-from dynatui.render.headline import headline
+from dynatui.render.cards import cards, headline
 from dynatui.render.ink import Row
 from dynatui.render.log import log
 from dynatui.render.prompts import prompts

@@ -14,8 +14,7 @@ from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, 
 from decoder.run.config import RunConfig
 from dynatui.number_format import short
 from dynatui.record.export import rounds_csv
-from dynatui.render.cards import cards
-from dynatui.render.headline import compared
+from dynatui.render.cards import cards, compared
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.prompts import prompts

@@ -13,7 +13,7 @@ from dynatui.gpu import GpuLoad
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Meters, Scene
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.session_log import Results, noted
+from dynatui.state.session_log import Results, noted, opening_of
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.compared_runs import compared
 from tests.dynatui.scripted_runs import (
@@ -98,6 +98,14 @@ def _wild() -> Scene:
     return Scene(structs.replace(state, summary=wild), results=results)
 
 
+def _hostile_trees() -> Scene:
+    absurd = structs.replace(
+        tree_round(10**15), logprobs=[0.0] + [HUGE] * 5, pieces=[HOSTILE, "", "\n", "世界", "x", "y"]
+    )
+    wide = structs.replace(tree_round(3), pieces=["世界" * 20] * 6, accepted=[0, 1, 3])
+    return Scene(state_of([run(), absurd, wide, absurd, wide, absurd]))
+
+
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
     words = ("near_tie", "speedup_reason")
     claims: dict[str, Any] = {
@@ -159,13 +167,15 @@ SCENES = {
     "all at once": _crowded(),
     "alg1": _alg1(accepted=[0, 1], knobs=None),
     "alg1 rejected": _alg1(accepted=[], committed=[5], text="x"),
+    "hostile trees": _hostile_trees(),
     "repeated rounds": Scene(state_of(_repeated())),
 }
 _FOREIGN = [
     SCENES[name].state
-    for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds")
+    for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds", "hostile trees")
 ]
 """States with texts that are no ASCII."""
+OPENINGS = tuple(map(opening_of, (HOSTILE, "世界" * 60, "", "x")))
 SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
 
 
@@ -179,6 +189,9 @@ def scenes(draw: st.DrawFn) -> Scene:
         heat=draw(st.sampled_from(HEATS)),
         cursor=draw(st.none() | st.integers(-2, len(scene.state.lane.tokens) + 1)),
         symbols=draw(st.sampled_from(("braille", "block", "ascii"))),
+        openings=draw(st.sampled_from(((), OPENINGS))),
+        chosen_prompt=draw(st.none() | st.integers(-5, 10**12)),
+        prompt_filter=draw(st.sampled_from(("", "x", HOSTILE, "世界"))),
         stage=name and Stage(name, tree_round(9)),
     )
 

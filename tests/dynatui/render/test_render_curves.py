@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.append_only import SharedList
-from decoder.events import Knob
 from decoder.methods import all_knobs
-from dynatui.knobs import info
 from dynatui.render.curves import (
     LONGEST_WINDOW,
     Axis,
@@ -29,14 +26,14 @@ from dynatui.render.curves import (
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.timeline import hit, timeline
-from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.compared_runs import compared
-from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
+from tests.dynatui.render.golden import golden, inked
+from tests.dynatui.scripted_runs import lines, run, running, state_of, story, tree_round
+from tests.dynatui.turned_runs import turned
 
 SYMBOLS: tuple[Symbols, ...] = ("braille", "block", "ascii")
 STROKES: tuple[Stroke, ...] = ("solid", "dotted", "dashed", "sparse")
@@ -56,6 +53,11 @@ def flat(value: float) -> Curve:
 
 EMPTY = CurveLine(Curve(), 0.0, 1.0, "second")
 LEVEL = CurveLine(flat(0.5), 0.0, 1.0, "first")
+BACK = Scene(
+    state_of([Prompt(1, 2), *story()[:7]]),
+    running().state,
+    place=TimelinePosition(round=2, rounds=6, live=False),
+)
 CHAIN = structs.replace(run(("linear",)), methods={"linear": {"k": 5}})
 
 
@@ -65,13 +67,6 @@ def alone(line: CurveLine, axis: Axis, size: tuple[int, int], symbols: Symbols =
 
 def decoded(rounds: int) -> Scene:
     return Scene(state_of([run(), *map(tree_round, range(rounds))]))
-
-
-def has(ink: str, rows: Rows) -> bool:
-    return any(found == ink and text.strip() for row in rows for text, found in row)
-
-
-both_charts = pytest.mark.parametrize("panel", [acceptance, depth])
 
 
 def test_a_new_point_changes_only_the_rows_at_the_pen() -> None:
@@ -111,93 +106,12 @@ def test_any_series_fits_any_size(
     assert [len(row) for row in rows] == [width] * height
 
 
-@pytest.mark.parametrize("symbols", SYMBOLS)
-def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbols) -> None:
-    rows = alone(rising(41), Axis(0, 40, cursor=20), (60, 6), symbols)
-    columns = {text_of(row).index("┊") for row in rows[:-1] if "┊" in text_of(row)}
-    assert columns == {5 + round(20 / 40 * 49)}
-    assert all(any(ink == "cursor" for _, ink in row) for row in rows[:-1])
-
-
-def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
-    ghost, apart = (CurveLine(flat(value), 0.0, 1.0, "ghost", "sparse") for value in (0.5, 1.0))
-    assert "ghost" not in {ink for row in alone(LEVEL, Axis(0, 40), (60, 6), "ascii", ghost) for _, ink in row}
-    row = alone(LEVEL, Axis(0, 40), (60, 6), "ascii", apart)[0]
-    assert sum(text.count(".") for text, ink in row if ink == "ghost") == pytest.approx(50 / 3, abs=1)
-
-
-@both_charts
-def test_looking_back_all_charts_show_where_and_what_comes_later_is_dim(panel: DrawPanel) -> None:
-    now, early = running(), state_of([Prompt(1, 2), *story()[:7]])
-    back = Scene(early, now.state, place=replace(now.place, round=2, rounds=6, live=False))
-    assert looked_at(back) == early.lane.past[-1].position
-    assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
-    assert not any(ink == "cursor" for row in panel(now, 60, 10) for _, ink in row)
-    dim = [text for row in panel(back, 60, 10) for text, ink in row if ink == "ghost"]
-    assert any(text.strip() for text in dim)
-    assert any("▲" in text for text in dim)
-    assert not has("ghost", panel(Scene(early), 60, 10))
-
-
-@both_charts
-def test_the_curves_of_side_a_stand_behind_and_are_named(panel: DrawPanel) -> None:
-    page = panel(Scene(state_of(compared())), 76, 12)
-    assert "  A ┄┄" in text_of(page[0])
-    assert has("ghost", page[1:])
-
-
-def test_axes_are_those_of_the_length_limit_and_of_the_rules_from_the_first_round_on() -> None:
-    for panel in (acceptance, depth):
-        pages = [lines(panel(decoded(rounds), 76, 12)) for rounds in (1, 6, 18)]
-        assert all("token 64" in page[-2] for page in pages)
-        scales = [[row[:6] + row[-7:] for row in page] for page in pages]
-        assert scales[0] == scales[1] == scales[2]
-
-
-def test_every_knob_has_a_marker_of_its_own() -> None:
-    for name in all_knobs():
-        turn = structs.replace(Knob(method="dynatree", round=1, name="d0", old=0.0, new=1.0, source="user"), name=name)
-        page = "\n".join(lines(depth(Scene(state_of([run(), tree_round(0), turn])), 76, 12)))
-        old, new = (info(name).written(value) for value in (0.0, 1.0))
-        written = "history on" if name == "history" else f"{info(name).symbol} {old}→{new}"
-        assert f"▲{written}" in page
-
-
-test_golden = golden(
-    {
-        "flags point at their round and the last keeps its label": lambda: alone(
-            EMPTY, Axis(0, 40, [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]), (60, 4)
-        ),
-        "trends fit on one line": lambda: (trends(running(), 80, 1), trends(Scene(), 20, 1)),
-        "two charts side by side share their axes": lambda: acceptance(
-            replace(running(), scale=scale_of(running()).joined(Scale(500, 20.0))), 76, 12
-        ),
-        "a line rises from corner to corner": lambda: [
-            alone(rising(40), Axis(0, 40), (22, 4), symbols) for symbols in SYMBOLS
-        ],
-        "the panels name their lines and mark turned knobs": lambda: [
-            acceptance(running(), 60, 8),
-            depth(running(), 76, 8),
-        ],
-        "a method without knobs shows the depth that it drafts": lambda: depth(
-            Scene(state_of([CHAIN, structs.replace(tree_round(0), method="linear", knobs=None)])), 76, 12
-        ),
-    }
-)
-
-
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
     return replace(running(), place=TimelinePosition(number, rounds, 3.21, live=live))
 
 
 def drawn(scene: Scene, width: int) -> str:
     return lines(timeline(scene, width, 1))[0]
-
-
-def test_turns_of_knobs_are_marked_at_their_round() -> None:
-    assert [mark.round for mark in running().state.lane.marks] == [3]
-    line = drawn(placed(6, 6, live=True), 80)
-    assert line.index("▲") == pytest.approx((line.index("◀") + line.index("▶")) / 2, abs=1)
 
 
 @given(st.integers(0, 5000), st.integers(1, 5000), st.integers(24, 200))
@@ -221,8 +135,28 @@ def test_the_line_does_not_move_while_the_numbers_grow() -> None:
     assert len({drawn(placed(n, n, live=True), 100).index("▶") for n in (1, 99, 100, 9999)}) == 1
 
 
-test_golden_timeline = golden(
+test_golden = golden(
     {
+        "flags point at their round and the last keeps its label": lambda: alone(
+            EMPTY, Axis(0, 40, [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]), (60, 4)
+        ),
+        "trends fit on one line": lambda: (trends(running(), 80, 1), trends(Scene(), 20, 1)),
+        "two charts side by side share their axes": lambda: acceptance(
+            replace(running(), scale=scale_of(running()).joined(Scale(500, 20.0))), 76, 12
+        ),
+        "a line rises from corner to corner": lambda: [
+            alone(rising(40), Axis(0, 40), (22, 4), symbols) for symbols in SYMBOLS
+        ],
+        "the panels name their lines and mark turned knobs": lambda: [
+            acceptance(running(), 60, 8),
+            depth(running(), 76, 8),
+        ],
+        "a method without knobs shows the depth that it drafts": lambda: depth(
+            Scene(state_of([CHAIN, structs.replace(tree_round(0), method="linear", knobs=None)])), 76, 12
+        ),
+        "the curves of side a stand behind and are named": lambda: [
+            inked(panel(Scene(state_of(compared())), 76, 12)) for panel in (acceptance, depth)
+        ],
         "before the first round there is none to name": lambda: timeline(placed(0, 118), 120, 1),
         "it says where the picture is in shorter words where the terminal is narrow": lambda: [
             timeline(placed(118, 118, live=True), 120, 1),
@@ -232,5 +166,24 @@ test_golden_timeline = golden(
             timeline(replace(running(), place=TimelinePosition(42, 118, 3.21, live=False, played=7)), width, 1)
             for width in (120, 80, 40)
         ],
+        "the round that is looked at is a line from top to bottom": lambda: [
+            inked(alone(rising(41), Axis(0, 40, cursor=20), (60, 6), symbols)) for symbols in SYMBOLS
+        ],
+        "what lies behind is drawn under the lines of the run": lambda: [
+            inked(alone(LEVEL, Axis(0, 40), (60, 6), "ascii", CurveLine(flat(value), 0.0, 1.0, "ghost", "sparse")))
+            for value in (0.5, 1.0)
+        ],
+        "looking back all charts show where and what comes later is dim": lambda: [
+            [looked_at(scene), *(inked(panel(scene, 60, 10)) for panel in (acceptance, depth))]
+            for scene in (BACK, Scene(BACK.state), running())
+        ],
+        "axes are those of the length limit and of the rules from the first round on": lambda: [
+            panel(decoded(rounds), 76, 12) for panel in (acceptance, depth) for rounds in (1, 6, 18)
+        ],
+        "every knob has a marker of its own": lambda: [
+            depth(Scene(state_of([run(), tree_round(0), turned(name, 1, 0.0, 1.0)])), 76, 12)[-2]
+            for name in all_knobs()
+        ],
+        "turns of knobs are marked at their round": lambda: timeline(placed(6, 6, live=True), 80, 1),
     }
 )

@@ -6,25 +6,23 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.events import End, Event, Figures, Knob, Round, Summary
-from dynatui.render.ink import Rows, width_of
+from dynatui.render.ink import Rows
 from dynatui.render.log import entries, log
-from dynatui.render.prompts import chosen, listed, prompts
+from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
-from dynatui.session import Symbols
 from dynatui.state.lane import IN_A_ROW
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
-from dynatui.state.session_log import Result, opening_of
+from dynatui.state.session_log import Result
 from dynatui.state.tokens import Token
-from tests.dynatui.render.extreme_scenes import SIZES
 from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, running, state_of, text_of, tree_round
+from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, running, state_of, tree_round
 
 
 def moved(number: int, name: str, old: float, new: float, source: str = "history") -> Event:
@@ -87,19 +85,71 @@ def test_lines_of_the_users_turns_are_the_marks_of_the_curves() -> None:
     assert len(entries(state)) == 2
 
 
-def test_a_session_without_turns_has_no_lines_of_earlier_prompts() -> None:
-    assert entries(state_of([run(), tree_round(0), another("later")])) == []
-
-
 def test_the_turns_of_the_newest_runs_are_kept() -> None:
     events = [event for number in range(30) for event in (another(str(number)), turned(0, "d0", 5, 6), tree_round(0))]
     assert [one.number for one in state_of(events).earlier] == list(range(10, 30))
 
 
-def test_turns_of_earlier_prompts_stay_with_what_came_of_them() -> None:
-    page = "\n".join(lines(log(Scene(EARLIER), 120, 12)))
-    assert "N_max 256 → 128: L-bar 3.00 in the 3 rounds before, 1.00 in the 2 rounds after" in page
-    assert "\x1b" not in page
+FIGURES = Figures(
+    rounds=10,
+    committed=30,
+    tokens_per_round=3.0,
+    depth_acceptance=0.5,
+    decode_s=0.1,
+    tokens_per_second=300.0,
+    speedup=2.0,
+    identical_to_ar=True,
+)
+OPENINGS = ("The door opened", "A ship sailed", "The moon rose", "Rain fell")
+
+
+def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None) -> Scene:
+    results = {
+        number: Result(f"Prompt number {number}", "dynatree", FIGURES, "", done=True) for number in range(1, count + 1)
+    }
+    if changed:
+        results[2] = replace(results[2], figures=structs.replace(FIGURES, **changed))
+    return Scene(state_of([Prompt(current, count)]), results=results)
+
+
+def second_of_four() -> Scene:
+    return Scene(state_of([Prompt(2, 4), run(prompt="A ship sailed")]), openings=OPENINGS)
+
+
+LEVELS = ((40, 20), (20, 15), (10, 1))
+HIDDEN = structs.replace(plain_round("hf", 0), draft_forwards=None)
+
+
+def timed(*rounds: Round) -> Rows:
+    state = state_of([run(), *rounds])
+    return times_table(state, state.race.tallies["dynatree"], 36)
+
+
+def compared(token: int) -> Rows:
+    plain = structs.replace(plain_round("ar", 0), committed=[11, token])
+    events: list[Event] = [run(), *(tree_round(number) for number in range(6)), plain]
+    return work(Scene(state_of(events)), 76, 30)
+
+
+GUESSED, OWN = Token(" a", "accepted", 0, 1), Token(" a", "bonus", 0, 1)
+KINDS = {
+    "words": (" lady", " été"),
+    "word parts": ("ing", "世"),
+    "numbers": (" 42",),
+    "blanks": ("\n", " "),
+    "punctuation": (".", " \u201c", "()", "();"),
+    "code and signs": (" =>", "x1", "\ufffd"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_is_of_one_kind(kind: str) -> None:
+    assert {text: kind_of(text) for text in KINDS[kind]} == dict.fromkeys(KINDS[kind], kind)
+
+
+@given(st.text(min_size=1))
+def test_every_text_is_of_a_kind(text: str) -> None:
+    assert kind_of(text)
 
 
 test_golden = golden(
@@ -133,73 +183,20 @@ test_golden = golden(
         ),
         "a failure stays on one line": lambda: log(Scene(state_of([run(), Failure(f"broken\n{HOSTILE}", 3)])), 60, 5),
         "turns of earlier prompts are listed under their prompts": lambda: log(Scene(EARLIER), 120, 12),
-    }
-)
-
-
-FIGURES = Figures(
-    rounds=10,
-    committed=30,
-    tokens_per_round=3.0,
-    depth_acceptance=0.5,
-    decode_s=0.1,
-    tokens_per_second=300.0,
-    speedup=2.0,
-    identical_to_ar=True,
-)
-OPENINGS = ("The door opened", "A ship sailed", "The moon rose", "Rain fell")
-
-
-def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None) -> Scene:
-    results = {
-        number: Result(f"Prompt number {number}", "dynatree", FIGURES, "", done=True) for number in range(1, count + 1)
-    }
-    if changed:
-        results[2] = replace(results[2], figures=structs.replace(FIGURES, **changed))
-    return Scene(state_of([Prompt(current, count)]), results=results)
-
-
-def second_of_four() -> Scene:
-    return Scene(state_of([Prompt(2, 4), run(prompt="A ship sailed")]), openings=OPENINGS)
-
-
-@pytest.mark.parametrize("current", [1, 7, 20])
-def test_the_table_scrolls_to_the_current_prompt(current: int) -> None:
-    page = lines(prompts(table(20, current), 80, 9))
-    assert any(f"▸{current} " in row for row in page)
-    assert len(page) == 9
-
-
-@pytest.mark.parametrize("height", [4, 5, 9])
-def test_the_list_scrolls_to_the_cursor(height: int) -> None:
-    scene = Scene(state_of([Prompt(1, 40)]), openings=[f"Number {number}" for number in range(1, 41)], chosen_prompt=33)
-    assert any("▸33" in row for row in lines(prompts(scene, 60, height)))
-
-
-def test_a_filter_lists_the_prompts_that_hold_its_words() -> None:
-    scene = replace(running(), openings=OPENINGS, prompt_filter="THE")
-    assert listed(scene) == [3]
-    assert chosen(scene, [3]) == 3
-
-
-@pytest.mark.parametrize("symbols", ["braille", "ascii"])
-@given(size=SIZES, chosen_prompt=st.none() | st.integers(-5, 10**12), words=st.sampled_from(["", "x", HOSTILE, "世界"]))
-@settings(max_examples=60)
-def test_any_list_fits_any_size(symbols: Symbols, size: tuple[int, int], chosen_prompt: int | None, words: str) -> None:
-    scene = replace(
-        running(),
-        symbols=symbols,
-        openings=tuple(map(opening_of, (HOSTILE, "世界" * 60, "", "x"))),
-        chosen_prompt=chosen_prompt,
-        prompt_filter=words,
-    )
-    rows = prompts(scene, *size)
-    assert [width_of(row) for row in rows] == [size[0]] * size[1]
-    assert not any(sign in row for row in lines(rows) for sign in "\x1b\x07\x9b\u202e\r")
-
-
-test_golden_prompts = golden(
-    {
+        "the table scrolls to the current prompt and to the cursor": lambda: [
+            *(prompts(table(20, current), 80, 9) for current in (1, 7, 20)),
+            *(prompts(replace(table(40), chosen_prompt=33), 60, height) for height in (4, 5, 9)),
+        ],
+        "a session without turns has no lines of earlier prompts": lambda: entries(
+            state_of([run(), tree_round(0), another("later")])
+        ),
+        "kinds say how much the draft guessed": lambda: [
+            kinds([GUESSED, OWN, GUESSED, replace(OWN, text=".")], 60),
+            kinds([OWN], 60),
+        ],
+        "what limits the method is told in whole sentences": lambda: [
+            work(running(), 76, height) for height in (14, 17, 20, 22)
+        ],
         "a row tells what became of a prompt": lambda: prompts(table(2), 116, 8),
         "whether the text is that of ar is said in words": lambda: [
             prompts(table(2, changed={"identical_to_ar": same, "near_tie": near}), 116, 8)
@@ -226,60 +223,6 @@ test_golden_prompts = golden(
         "the title names the filter": lambda: [
             prompts(replace(running(), openings=OPENINGS, prompt_filter=words), 90, 9) for words in ("THE", "sun")
         ],
-    }
-)
-
-
-LEVELS = ((40, 20), (20, 15), (10, 1))
-HIDDEN = structs.replace(plain_round("hf", 0), draft_forwards=None)
-
-
-def timed(*rounds: Round) -> Rows:
-    state = state_of([run(), *rounds])
-    return times_table(state, state.race.tallies["dynatree"], 36)
-
-
-def compared(token: int) -> Rows:
-    plain = structs.replace(plain_round("ar", 0), committed=[11, token])
-    events: list[Event] = [run(), *(tree_round(number) for number in range(6)), plain]
-    return work(Scene(state_of(events)), 76, 30)
-
-
-KINDS = {
-    "words": (" lady", " été"),
-    "word parts": ("ing", "世"),
-    "numbers": (" 42",),
-    "blanks": ("\n", " "),
-    "punctuation": (".", " \u201c", "()", "();"),
-    "code and signs": (" =>", "x1", "\ufffd"),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_token_is_of_one_kind(kind: str) -> None:
-    assert {text: kind_of(text) for text in KINDS[kind]} == dict.fromkeys(KINDS[kind], kind)
-
-
-@given(st.text(min_size=1))
-def test_every_text_is_of_a_kind(text: str) -> None:
-    assert kind_of(text)
-
-
-def test_kinds_say_how_much_the_draft_guessed() -> None:
-    guessed, own = (Token(" a", origin, 0, 1) for origin in ("accepted", "bonus"))
-    tokens = [guessed, own, guessed, Token(".", "bonus", 0, 1)]
-    assert text_of(kinds(tokens, 60)[0]) == "guessed: words 67%, punctuation 0%"
-    assert kinds([own], 60) == []
-
-
-@pytest.mark.parametrize("height", range(10, 26))
-def test_what_limits_the_method_is_told_in_whole_sentences(height: int) -> None:
-    told = [line.strip("│ ") for line in lines(work(running(), 76, height))[1:-1]]
-    assert next((line for line in reversed(told) if line), ".").endswith((".", "%", "██"))
-
-
-test_golden_work = golden(
-    {
         "the panel sums up and gives both tables": lambda: work(running(), 76, 11),
         "bars are as long as what was drafted and full as far as it was used": lambda: depths(LEVELS, 46, 9),
         "the deepest share a row where rows are short": lambda: depths(LEVELS, 46, 3),

@@ -1,32 +1,38 @@
-"""Cards, race, knobs, status line, tabs, footer and guide, and which panels are on the screen."""
+"""Headline, cards, race, knobs, status line, tabs, footer and guide, and which panels are on the screen."""
 
+import re
 from dataclasses import replace
 from io import StringIO
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 from rich.console import Console, RenderableType
 
 from decoder.analysis.metrics import FIGURES
-from decoder.events import TRANSLATED, End, Event, Knob, Summary
+from decoder.analysis.roofline import round_s, step_s
+from decoder.analysis.speedup import WARM_UP_TOKENS
+from decoder.events import TRANSLATED, End, Event, Expected, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
-from dynatui.render.cards import cards
+from dynatui.render.cards import cards, compared, expected_words, gpu_wordings, headline, overhead_words
 from dynatui.render.guide import GUIDE, explained, guide, led_by
-from dynatui.render.headline import compared, gpu_wordings
 from dynatui.render.ink import Rows
-from dynatui.render.layout import Layout, arranged, layout, shared_place
+from dynatui.render.layout import LAYOUTS, arranged, layout, shared_place
 from dynatui.render.race import lane_at, race
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, footer_action, speed_text, status, tab_action, tabs
+from dynatui.render.work import work
 from dynatui.screen.pages.help import help_page
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, running, state_of, story, tree_round
 
 FIRST = Scene(state_of([run(), tree_round(0)]))
 AR_ALONE = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
@@ -35,7 +41,7 @@ HELD = {stage: Stage(stage, tree_round(6)) for stage in ("drafted", "verified", 
 BACK = TimelinePosition(round=3, rounds=6, live=False)
 
 
-def raced(*committed: int, end: End | None = None, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
+def texts_beside_ar(*committed: int, end: End | None = None, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
     plain = [structs.replace(plain_round("ar", place), committed=[token]) for place, token in enumerate(committed)]
     return state_of([run(methods), tree_round(0), *plain, *([end] if end else [])])
 
@@ -56,54 +62,22 @@ def limited(verify_s: float) -> RunState:
     return state_of([run(), *slow, *plain])
 
 
-def first_line(scene: Scene, width: int = 120) -> str:
-    return lines(status(scene, width, 1))[0]
-
-
 def seen(**view: object) -> Scene:
     return replace(running(), **view)  # type: ignore[arg-type]  # fields of a scene
 
 
-@pytest.mark.parametrize("width", [76, 88, 120, 160])
-def test_columns_beside_the_bars_leave_them_28_cells(width: int) -> None:
-    page = lines(race(Scene(state_of(story(30)[:-3])), width, 12))
-    row = next(row for row in page if "dynatree" in row)
-    assert sum(sign in "█▏▎▍▌▋▊▉" for sign in row) >= 28
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3])
-def test_a_race_with_too_few_rows_keeps_the_watched_method_and_ar(rows: int) -> None:
+@pytest.mark.parametrize("size", [(1, 1), (7, 2), (9, 3), (40, 1), (40, 4), (60, 5), (120, 20)])
+def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there_and_the_watched_one_and_ar_come_first(
+    size: tuple[int, int],
+) -> None:
     methods = ("linear", "dynatree", "fixed", "ar")
     rounds = [structs.replace(plain_round("ar", 0), method=name) for name in methods]
     scene = Scene(state_of([run(methods), *rounds]))
-    shown = [line.split()[0] for line in lines(race(scene, 40, rows))]
-    assert [name for name in shown if name in ("linear", "ar")] == ["linear", "ar"][:rows]
-    assert [lane_at(scene, (40, rows), y) for y in range(rows)] == shown
-
-
-@pytest.mark.parametrize("size", [(1, 1), (7, 2), (9, 3), (40, 4), (60, 5), (120, 20)])
-def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there(size: tuple[int, int]) -> None:
-    scene = running()
     rows = [row.lstrip("│ ") for row in lines(race(scene, *size))]
     found = {y: method for y in range(-1, size[1] + 1) if (method := lane_at(scene, size, y))}
-    assert list(found.values()) == ["dynatree", "ar"][: len(found)]
     assert all(rows[y].startswith(method[: max(1, size[0] - 4)]) for y, method in found.items())
-    assert len(found) == min(2, size[1] if size[1] < 4 else size[1] - 2)
-
-
-def test_small_curves_of_all_methods_share_a_scale() -> None:
-    trees, plain = [tree_round(number) for number in range(30)], [plain_round("ar", number) for number in range(30)]
-    page = lines(race(Scene(state_of([run(), *trees, *plain])), 126, 9))
-    assert "▁▁▁▁▁▁▁▁▁▁▁▁" in page[3]
-    assert "▁" not in page[2]
-
-
-def test_with_still_more_room_the_figures_explain_themselves() -> None:
-    page = "\n".join(lines(race(running(), 120, 40)))
-    for figure in FIGURES[:20]:
-        assert f"= {figure.formula}" in page
-    assert "elsewhere: draft acceptance rate (vLLM)" in page
-    assert "= committed / decode_s" not in "\n".join(lines(race(running(), 120, 8)))
+    room = size[1] if size[1] < 4 else size[1] - 2
+    assert list(found.values()) == [name for name in methods if name in ("linear", "ar", "dynatree", "fixed")[:room]]
 
 
 def test_no_figure_is_explained_by_half() -> None:
@@ -157,34 +131,13 @@ STATES = (
 )
 
 
-def test_the_status_line_names_the_draft_s_dtype_where_there_is_room_before_it_drops_the_target_s() -> None:
-    scene = Scene(state_of([structs.replace(run(), draft_dtype="float16")]))
-    shown = [first_line(scene, width) for width in range(60, 180)]
-    assert "cpu bfloat16, draft float16" in shown[-1]
-    assert any("cpu bfloat16" in line and "draft float16" not in line for line in shown)
-
-
 def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
     return Scene(state_of([structs.replace(run(), device=device, path=path, path_reason=reason)]))
 
 
-@pytest.mark.parametrize(("path", "slow"), [("cuda graphs", False), ("static module", True), ("host", True)])
-def test_only_a_gpu_that_decodes_slower_than_it_might_says_which_way_and_why(path: str, *, slow: bool) -> None:
-    (row,) = status(decoded_by(path, "no graphs here", device="cuda:0"), 180, 1)
-    assert [ink for words, ink in row if words == f"path: {path}, no graphs here"] == (["warn"] if slow else [])
-    assert (f"path: {path}" in first_line(decoded_by(path, device="cuda:0"), 55)) is slow
-    assert "path" not in first_line(decoded_by(path, "no graphs here"), 180)
-
-
-def test_the_status_line_says_that_a_draft_is_translated_through_text() -> None:
-    scene = decoded_by("host", f"native CPU kernels; {TRANSLATED}")
-    assert "books-16m ← drafted through text by books-1m" in first_line(scene, 180)
-    assert any("books-16m ← text ← books-1m" in first_line(scene, width) for width in range(60, 120))
-
-
 def test_the_status_line_gives_way_part_by_part() -> None:
     scene = seen(recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
-    line_of = {width: first_line(scene, width) for width in range(1, 201)}
+    line_of = {width: lines(status(scene, width, 1))[0] for width in range(1, 201)}
     assert [len(line) for line in line_of.values()] == list(line_of)
     for part, from_width in (("decoding", 34), ("REC", 60), ("4 fps, slow line", 170), ("UI 2.9 %", 170)):
         assert [width for width, line in line_of.items() if width >= from_width and part not in line] == []
@@ -209,23 +162,6 @@ def test_a_click_on_a_tab_finds_its_panel(width: int) -> None:
     assert tab_action(Scene(), width, width) == ""
 
 
-@pytest.mark.parametrize("width", [65, 80])
-def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(width: int) -> None:
-    for panel in PANELS:
-        row = tabs(replace(Scene(), panel=panel), width, 1)[0]
-        assert all(f"{number}" in text_of(row) for number in range(1, 10))
-        assert text_of(row).rstrip().endswith("Sampling"), panel
-        assert [ink for _, ink in row].count("tab") == 1, panel
-
-
-def test_speeds_are_written_as_fractions() -> None:
-    assert [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)] == ["1/4x", "0.3x", "1x", "4x", "0x"]
-
-
-def test_without_ar_there_is_nothing_to_compare() -> None:
-    assert compared(raced(methods=("dynatree",))) == compared(AR_ALONE.state) == ()
-
-
 def test_every_key_of_the_footer_is_a_button_and_a_label_where_the_key_has_one_action() -> None:
     row = lines(footer(Scene(), 300, 1))[0]
     for words, action in {"[ ]": ("turn('[')", "", "turn(']')"), "w W": ("watch(1)", "", "watch(-1)")}.items():
@@ -237,6 +173,87 @@ def test_every_key_of_the_footer_is_a_button_and_a_label_where_the_key_has_one_a
     assert footer_action(Scene(), 300, row.index("1-9")) == footer_action(Scene(), 300, 299) == ""
     expanded = replace(Scene(), maximised=True)
     assert footer_action(expanded, 80, lines(footer(expanded, 80, 1))[0].index("back")) == "back"
+
+
+VIEWS: tuple[dict[str, Any], ...] = (
+    *({"panel": panel} for panel in PANELS),
+    {"panel": "text", "maximised": True},
+    {"panel": "curves", "maximised": True},
+    {"panel": "tree", "maximised": True, "mode": "inspect"},
+    {"panel": "work", "maximised": True, "mode": "knobs"},
+    {"panel": "work", "mode": "inspect"},
+    {"mode": "inspect"},
+    {"mode": "knobs"},
+    {"place": TimelinePosition(live=False)},
+)
+
+
+EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
+WARM = [tree_round(number) for number in range(WARM_UP_TOKENS)]
+
+
+def measured(speedup: float, *, same: bool = True) -> RunState:
+    took_s = 3 * 0.02 / speedup
+    trees = [structs.replace(event, t=took_s * (event.round + 1)) for event in WARM]
+    plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]
+    events: list[Event] = [run(("dynatree", "ar")), *raced(trees, plain)]
+    told = dict(state_of(events).figures())
+    told["dynatree"] = structs.replace(told["dynatree"], committed=256, target_forwards=70, identical_to_ar=same)
+    told["ar"] = structs.replace(told["ar"], committed=256)
+    return state_of([*events, Summary(methods=told)])
+
+
+def test_it_stands_first_at_every_width() -> None:
+    scene = Scene(measured(1.33))
+    for width in range(5, 201):
+        (line,) = lines(status(scene, width, 1))
+        assert line.startswith("1.33x")
+        assert len(line) == width
+        assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
+
+
+def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
+    return state_of([structs.replace(run(), expected=expected), *events])
+
+
+def test_the_overhead_of_a_round_is_its_time_beyond_the_estimate_for_its_own_size() -> None:
+    state = estimated(*WARM)
+    # Each round takes 20 ms, makes 2 draft passes and verifies 6 rows.
+    estimate = round_s(EXPECTED, 2, 6)
+    (slow,) = overhead_words(state)
+    assert slow.startswith(
+        f"A round takes 20.00 ms; memory and arithmetic of this machine need {1000 * estimate:.2f} ms by "
+        "estimate, and the rest"
+    )
+    assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
+    (fast,) = overhead_words(estimated(*WARM, expected=Expected(target_read_s=0.019)))
+    assert "need 19.00 ms by estimate, so only smaller trees or smaller weights help much" in fast
+
+
+def test_the_overhead_is_told_once_the_watched_method_is_warm_and_reports_its_passes() -> None:
+    plain = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    cold, warm = (structs.replace(estimated(*told), chosen="ar") for told in (plain[:-1], plain))
+    assert (overhead_words(cold) == (), overhead_words(warm) == ()) == (True, False)
+    assert overhead_words(estimated(*(structs.replace(event, draft_forwards=None) for event in WARM))) == ()
+
+
+LIMIT = re.compile(r"at (most|least) ([\d.]+) (tokens/s|ms)")
+
+
+@given(st.floats(0.02, 50.0))
+def test_no_limit_on_the_screen_is_exceeded_by_what_is_measured(speed: float) -> None:
+    """`speed`: of the measured rounds, relative to the expected times."""
+    rounds = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    measured = [structs.replace(event, t=step_s(EXPECTED) / speed * (event.round + 1)) for event in rounds]
+    begun = structs.replace(run(("ar",)), expected=EXPECTED)
+    painters: list[DrawPanel] = [status, cards, work, race]
+    scenes = Scene(state_of([begun])), Scene(state_of([begun, *measured]))
+    shown = " ".join(" ".join(lines(painter(scene, 200, 12))) for painter in painters for scene in scenes)
+    per_second = speed / step_s(EXPECTED)
+    figures = {"tokens/s": per_second, "ms": 1000 / per_second}
+    assert "estimate" in shown
+    for bound, number, unit in LIMIT.findall(shown):
+        assert figures[unit] <= float(number) if bound == "most" else figures[unit] >= float(number)
 
 
 test_golden = golden(
@@ -261,9 +278,9 @@ test_golden = golden(
         "the race tells whether the text is the same and why a method broke off": lambda: [
             race(Scene(state), 72, 6)
             for state in (
-                *(raced(11), raced(99)),
-                raced(11, end=End(method="ar", reason="error", error="out of memory")),
-                *(judged(raced(99), [run()], near_tie=near) for near in (True, False)),
+                *(texts_beside_ar(11), texts_beside_ar(99)),
+                texts_beside_ar(11, end=End(method="ar", reason="error", error="out of memory")),
+                *(judged(texts_beside_ar(99), [run()], near_tie=near) for near in (True, False)),
             )
         ],
         "below the race stands what limits the watched method and what would help": lambda: [
@@ -303,7 +320,7 @@ test_golden = golden(
             *(status(seen(gpus=GPUS[place]), width, 1) for place, width in ((0, 200), (2, 200), (2, 120))),
         ],
         "the text is compared with that of ar as far as ar is": lambda: [
-            inked(compared(raced(*ar))) for ar in ((11, 13), (11, 13, 100), (11, 99))
+            inked(compared(texts_beside_ar(*ar))) for ar in ((11, 13), (11, 13, 100), (11, 99))
         ],
         "the comparison tells a near tie from a fault": lambda: [
             compared(judged(state_of(story()), story()[:-1], near_tie=near, first_difference_gap=gap))
@@ -324,67 +341,80 @@ test_golden = golden(
         "the guide shows whole terms and where the others are": lambda: [
             guide(Scene(), 52, height) for height in (18, 150)
         ],
+        "small curves of all methods share a scale": lambda: race(Scene(state_of(story(30)[:-3])), 126, 9),
+        "with still more room the figures explain themselves": lambda: race(running(), 120, 40),
+        "the status line names the dtype of the draft where there is room before it drops that of the target": lambda: [
+            status(Scene(state_of([structs.replace(run(), draft_dtype="float16")])), width, 1)
+            for width in (60, 80, 110, 140, 180)
+        ],
+        "only a gpu that decodes slower than it might says which way and why": lambda: [
+            inked(status(decoded_by(path, "no graphs here", device), width, 1))
+            for path, device, width in (
+                *((path, "cuda:0", width) for path in ("cuda graphs", "static module", "host") for width in (55, 180)),
+                ("host", "cpu", 180),
+            )
+        ],
+        "the status line says that a draft is translated through text": lambda: [
+            status(decoded_by("host", f"native CPU kernels; {TRANSLATED}"), width, 1) for width in (180, 90, 60)
+        ],
+        "speeds are written as fractions": lambda: [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)],
+        "without ar there is nothing to compare": lambda: [
+            compared(state) for state in (texts_beside_ar(methods=("dynatree",)), AR_ALONE.state)
+        ],
+        "the layout follows the size": lambda: [
+            f"{size}: {layout(*size)}"
+            for size in (
+                *((200, 60), (160, 50), (159, 49), (120, 40), (200, 33), (109, 40), (80, 24), (200, 18), (60, 17)),
+                *((59, 24), (40, 10), (39, 40), (200, 9), (1, 1)),
+            )
+        ],
+        "each layout shows what it has room for": lambda: [
+            f"{room} {view}: {' '.join(sorted(arranged(room, Scene(**view), view.get('panel', 'race'))))}"
+            for view in VIEWS
+            for room in LAYOUTS
+        ],
+        "a panel without a place of its own takes the shared one": lambda: [
+            shared_place("log", "race"),
+            shared_place("tree", "log"),
+        ],
+        "all tabs fit and the chosen one is marked without colour too": lambda: [
+            inked(tabs(replace(Scene(), panel=panel), width, 1)) for width in (65, 80) for panel in PANELS
+        ],
+        "it says how fast in how many passes and that the text is the same": lambda: [
+            inked(headline(measured(speedup))[:1]) for speedup in (1.326, 1.003, 0.931)
+        ],
+        "the header tells what fits of the expected times": lambda: [
+            status(Scene(estimated()), width, 1) for width in (60, 80, 120, 200)
+        ],
+        "its wordings get shorter and end with the speed alone": lambda: headline(measured(1.33)),
+        "at 80 columns it is whole": lambda: status(Scene(measured(1.33)), 80, 1),
+        "before there is text there is no headline": lambda: (headline(state_of([run()])), headline(RunState())),
+        "a text that is not that of ar is never called the same": lambda: headline(measured(1.33, same=False)),
+        "one token in one pass is said in the singular": lambda: headline(
+            state_of([run(("dynatree",)), structs.replace(tree_round(0), accepted=[], committed=[11])])
+        ),
+        "before both methods are warm it claims no speed": lambda: [
+            headline(state_of([run(), *WARM, plain_round("ar", 0)]))[:1],
+            headline(state_of([run(), *raced(WARM, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))]))[
+                :1
+            ],
+        ],
+        "plain decoding itself is compared with nothing": lambda: [
+            headline(structs.replace(state_of(story()), chosen="ar"))[:1],
+            compared(structs.replace(state_of(story()), chosen="ar")),
+        ],
+        "expected times are told before the first round only and where they are known": lambda: [
+            *map(
+                expected_words,
+                (
+                    estimated(),
+                    estimated(expected=Expected(target_read_s=4.0)),
+                    estimated(tree_round(0)),
+                    state_of([run()]),
+                    RunState(),
+                ),
+            ),
+            overhead_words(state_of([run(), *WARM])),
+        ],
     }
 )
-
-
-FULL = {
-    *("status", "cards", "tabs", "footer", "main", "left", "text", "race", "tree", "curves"),
-    *("acceptance", "depth", "timeline", "knobs"),
-}
-
-
-def shown(room: Any, shared: Any = "race", **view: Any) -> set[str]:
-    return set(arranged(room, Scene(**view), shared))
-
-
-def test_the_layout_follows_the_size() -> None:
-    sizes = {
-        "roomy": [(200, 60)],
-        "full": [(120, 40), (159, 49)],
-        "tabbed": [(80, 24), (200, 20)],
-        "small": [(59, 24), (40, 10)],
-        "line": [(39, 40), (200, 9), (1, 1)],
-    }
-    assert {name: {layout(*size) for size in own} for name, own in sizes.items()} == {name: {name} for name in sizes}
-
-
-def test_a_full_screen_shows_text_tree_curves_and_one_of_the_others_and_a_large_one_adds_a_column() -> None:
-    assert shown("full") == FULL
-    assert shown("full", "work", panel="work") == FULL - {"race"} | {"work"}
-    assert shown("full", "work", mode="inspect") == FULL - {"race"} | {"inspect"}
-    assert shown("roomy") == FULL | {"column", "side", "guide"}
-    assert shown("line", panel="tree") == {"essentials", "main", "left", "text"}
-
-
-@pytest.mark.parametrize("room", ["small", "tabbed", "full", "roomy"])
-def test_in_every_layout_the_first_page_has_headline_figures_text_tree_and_race(room: Layout) -> None:
-    assert {"status", "cards", "text", "tree", "race"} <= shown(room)
-
-
-@pytest.mark.parametrize("panel", PANELS)
-def test_a_small_screen_shows_the_chosen_panel_alone_and_so_does_any_that_is_maximised(panel: str) -> None:
-    small, alone = shown("tabbed", panel=panel), shown("full", panel=panel, maximised=True)
-    others = {name for name in (*PANELS, "acceptance") if name in small} - {"curves"}
-    assert panel == "text" or others == ({"acceptance"} if panel == "curves" else {panel})
-    assert panel == "text" or {"tabs", "knobs", "trends"} <= small
-    own = ("acceptance", "depth") if panel == "curves" else (panel,)
-    assert alone - {"main", "left", "curves"} == {"status", "tabs", "footer", *own}
-
-
-def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:
-    back = shown("tabbed", place=TimelinePosition(live=False))
-    assert ("timeline" in back, "trends" in back) == (True, False)
-
-
-@pytest.mark.parametrize("room", ["roomy", "full", "tabbed", "small"])
-def test_the_drawer_takes_the_place_of_what_it_needs_and_stands_beside_the_curves(room: str) -> None:
-    open_ = shown(room, mode="knobs")
-    assert "drawer" in open_
-    assert not {"knobs", "race", "inspect"} & open_
-    assert room not in ("roomy", "full") or {"acceptance", "depth"} <= open_
-    assert room != "tabbed" or "trends" in open_
-
-
-def test_a_panel_without_a_place_of_its_own_takes_the_shared_one() -> None:
-    assert (shared_place("log", "race"), shared_place("tree", "log")) == ("log", "log")

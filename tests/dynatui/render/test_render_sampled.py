@@ -14,9 +14,8 @@ from decoder.analysis.metrics import fold
 from decoder.analysis.what_if import what_if
 from decoder.events import Event, Knob, Round, Summary, Verification
 from decoder.methods.dynatree import DynaTree
-from dynatui.knobs import sampling_in_force
 from dynatui.render import cards, curves, drawer, sliders, versus
-from dynatui.render.headline import compared
+from dynatui.render.cards import compared
 from dynatui.render.ink import Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.prompts import prompts
@@ -74,38 +73,12 @@ def first_line(state: RunState, width: int = 140, *, replaying: bool = False) ->
 
 COOLED = turned_temperature("dynatree", 1, 0.6, 0.0)
 WARMED = (run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1))
+IMPOSSIBLE = state_of([structs.replace(sampled_run(), temperature=9.0), sampled_round(0)])
 TURNED_LATE = state_of([sampled_run(), *map(sampled_round, range(3)), turned_temperature("dynatree", 3, 0.6, 0.7)])
-
-
-def test_without_room_for_both_the_tree_shows_the_chance() -> None:
-    narrow, greedy = (lines(tree(Scene(state), 46, 14)) for state in (sampled(), GREEDY))
-    assert narrow[2:5] == greedy[2:5]
 
 
 def test_the_text_is_coloured_by_what_the_draft_itself_gave() -> None:
     assert [token.probability for token in sampled().lane.tokens][:2] == pytest.approx([0.06, 0.05])
-
-
-def test_a_click_on_the_temperature_asks_for_its_value() -> None:
-    scene = Scene(sampled(), slider="temperature", pending={"temperature": 1.5})
-    page = lines(drawer.drawer(scene, 120, 20))
-    y = next(number for number, row in enumerate(page) if "▸ T " in row)
-    found = drawer.hit(scene, 120, 20, page[y].index("○"), y)
-    assert found is not None
-    assert found[0] == "temperature"
-    assert found[1] == pytest.approx(1.5, abs=0.06)
-
-
-def test_a_recording_that_claims_an_impossible_temperature_has_no_sliders_for_it() -> None:
-    state = state_of([structs.replace(sampled_run(), temperature=9.0), sampled_round(0)])
-    assert sampling_in_force(state) is None
-    assert "temperature" not in drawer.listed_knobs(state)
-    assert "T 9" in lines(first_line(state))[0]
-
-
-def test_a_turn_of_the_temperature_is_a_mark_on_the_curves() -> None:
-    assert [(mark.name, mark.old, mark.new) for mark in TURNED_LATE.lane.marks] == [("temperature", 0.6, 0.7)]
-    assert "▲T 0.6→0.7" in "\n".join(lines(curves.depth(Scene(TURNED_LATE), 80, 12)))
 
 
 def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
@@ -115,6 +88,85 @@ def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
     assert found is not None
     assert found == what_if([tree_round(number) for number in range(12)], rules)
     assert found != what_if([structs.replace(event, logprobs=event.draft_logprobs) for event in past], rules)
+
+
+def drawers() -> list[Scene]:
+    state = sampled(turned_temperature("dynatree", 1, 0.6, 0.8))
+    own = Scene(state, slider="temperature")
+    return [own, replace(own, state=structs.replace(state, chosen="ar"), pending={"temperature": 0.8})]
+
+
+TURNS: Sequence[tuple[Any, float]] = (("verifier", 5.0), ("drafting", 1.0), ("rollouts", 3.0))
+DIED_OUT = structs.replace(drawn_round(0), accepted=[1, 2, 3], committed=[11, 13, 14, 100])
+
+
+def drawn(*more: Event, first: Round | None = None) -> RunState:
+    return state_of([delayed_run(), first or drawn_round(0), *more])
+
+
+def turn(name: Any, new: float, at: int = 1, old: float = 0) -> Knob:
+    return Knob(method="delayed", round=at, name=name, old=old, new=new, source="user")
+
+
+def judging_whole_paths() -> Round:
+    event = drawn_round(0)
+    assert event.verification is not None
+    path = [structs.replace(draws, acceptance=None) for draws in event.verification.path]
+    return structs.replace(event, verification=structs.replace(event.verification, path=path))
+
+
+CHOSEN = state_of([delayed_run(), turn("drafting", 3, at=0, old=2), structs.replace(drawn_round(0), shape=(4, 0, 3))])
+
+
+def explained(state: RunState, cursor: int) -> Rows:
+    return inspect(Scene(state, cursor=cursor), 240, 12)
+
+
+def test_long_names_are_cut_before_counts_and_chances() -> None:
+    deep = structs.replace(
+        drawn_round(0),
+        tokens=list(range(6)),
+        parents=list(range(-1, 5)),
+        logprobs=[math.log(0.5)] * 6,
+        pieces=[" extraordinary"] * 6,
+        drawn=[1, *[2] * 5],
+        verification=Verification(surprise=0, surprise_variance=1, top1=0, top1_variance=1, reach=[0.62] * 6),
+    )
+    for width in range(38, 120):
+        page = "\n".join(lines(tree(Scene(drawn(first=deep)), width, 16)))
+        assert len(re.findall(r"[●○] ext[a-z…]+ +x2( 50%)? 62%", page)) == 5
+
+
+TURN = Knob(method="delayed", round=20, name="verifier", old=7, new=5, source="user")
+
+
+def lit(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
+    told = [drawn_round(number, generator=surprise) for number in range(rounds)]
+    return state_of([delayed_run(), *told, *more])
+
+
+def page(state: RunState, width: int = 120, height: int = 30) -> Rows:
+    return sampling(Scene(state), width, height)
+
+
+def coupled(rounds: int, **verification: Any) -> RunState:
+    told = drawn_round(0, generator=0.0).verification
+    assert told is not None
+    own = structs.replace(told, predicted_tokens=None, reach=[], path=[], **verification)
+    return state_of([sampled_run(), *(structs.replace(sampled_round(n), verification=own) for n in range(rounds))])
+
+
+def certain() -> RunState:
+    state = lit(40)
+    surprise = structs.replace(state.lane.evidence.surprise, variance=0.1)
+    lane = structs.replace(state.lane, evidence=Evidence(surprise=surprise, top1=surprise))
+    return structs.replace(state, lanes={**state.lanes, "delayed": lane})
+
+
+def test_each_colour_has_an_ink_of_its_own() -> None:
+    assert len(set(INKS.values())) == len(INKS)
+    assert light_words(lit(40, surprise=-3.0))[0][0][1] == "bad"
+    assert light_words(state_of([sampled_run(), sampled_round(0)])) == ()
 
 
 test_golden = golden(
@@ -178,80 +230,12 @@ test_golden = golden(
             first_line(over(), replaying=True),
             inspected(over(), 0),
         ],
-    }
-)
-
-
-def drawers() -> list[Scene]:
-    state = sampled(turned_temperature("dynatree", 1, 0.6, 0.8))
-    own = Scene(state, slider="temperature")
-    return [own, replace(own, state=structs.replace(state, chosen="ar"), pending={"temperature": 0.8})]
-
-
-TURNS: Sequence[tuple[Any, float]] = (("verifier", 5.0), ("drafting", 1.0), ("rollouts", 3.0))
-DIED_OUT = structs.replace(drawn_round(0), accepted=[1, 2, 3], committed=[11, 13, 14, 100])
-
-
-def drawn(*more: Event, first: Round | None = None) -> RunState:
-    return state_of([delayed_run(), first or drawn_round(0), *more])
-
-
-def turn(name: Any, new: float, at: int = 1, old: float = 0) -> Knob:
-    return Knob(method="delayed", round=at, name=name, old=old, new=new, source="user")
-
-
-def verified(**changed: Any) -> Round:
-    event = drawn_round(0)
-    assert event.verification is not None
-    return structs.replace(event, verification=structs.replace(event.verification, **changed))
-
-
-def judging_whole_paths() -> Round:
-    event = drawn_round(0)
-    assert event.verification is not None
-    return verified(path=[structs.replace(draws, acceptance=None) for draws in event.verification.path])
-
-
-def explained(state: RunState, cursor: int) -> Rows:
-    return inspect(Scene(state, cursor=cursor), 240, 12)
-
-
-def test_long_names_are_cut_before_counts_and_chances() -> None:
-    deep = structs.replace(
-        drawn_round(0),
-        tokens=list(range(6)),
-        parents=list(range(-1, 5)),
-        logprobs=[math.log(0.5)] * 6,
-        pieces=[" extraordinary"] * 6,
-        drawn=[1, *[2] * 5],
-        verification=Verification(surprise=0, surprise_variance=1, top1=0, top1_variance=1, reach=[0.62] * 6),
-    )
-    for width in range(38, 120):
-        page = "\n".join(lines(tree(Scene(drawn(first=deep)), width, 16)))
-        assert len(re.findall(r"[●○] ext[a-z…]+ +x2( 50%)? 62%", page)) == 5
-
-
-def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
-    chosen = structs.replace(drawn_round(0), shape=(4, 0, 3))
-    state = state_of([delayed_run(), turn("drafting", 3, at=0, old=2), chosen])
-    assert shape_sentence(state, state.lane.past[0]) == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
-
-
-def test_a_recording_that_claims_nonsense_is_drawn_all_the_same() -> None:
-    wild = verified(predicted_tokens=1e308, reach=[math.nan, 9.0], path=[])
-    scene = Scene(drawn(first=structs.replace(wild, shape=(0, 2**53, 2**53), drawn=[2**53])), cursor=1)
-    for width, height in ((1, 1), (30, 8), (46, 20), (120, 30)):
-        assert len(tree(scene, width, height)) == len(inspect(scene, width, height)) == height
-
-
-def test_greedy_and_coupled_trees_are_as_before() -> None:
-    for begins in (sampled_run(), run()):
-        page = " ".join(lines(tree(Scene(state_of([begins, sampled_round(0), plain_round("ar", 0)])), 92, 16)))
-        assert not re.search("kept|drawn twice", page)
-
-
-test_golden_drawn = golden(
-    {
+        "a recording that claims an impossible temperature has no sliders for it": lambda: [
+            first_line(IMPOSSIBLE),
+            drawer.drawer(Scene(IMPOSSIBLE), 120, 20),
+        ],
+        "a turn of the temperature is a mark on the curves": lambda: curves.depth(Scene(TURNED_LATE), 80, 12),
+        "a shape that the selector chose is called its choice": lambda: shape_sentence(CHOSEN, CHOSEN.lane.past[0]),
         "the tree says its shape what was expected and what the columns mean": lambda: (
             tree(Scene(drawn()), 80, 18),
             tree(Scene(drawn()), 46, 10),
@@ -293,62 +277,6 @@ test_golden_drawn = golden(
         "a verifier that judges whole paths has no acceptance of one node": lambda: explained(
             drawn(first=judging_whole_paths()), 1
         ),
-    }
-)
-
-
-TURN = Knob(method="delayed", round=20, name="verifier", old=7, new=5, source="user")
-
-
-def lit(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
-    told = [drawn_round(number, generator=surprise) for number in range(rounds)]
-    return state_of([delayed_run(), *told, *more])
-
-
-def page(state: RunState, width: int = 120, height: int = 30) -> Rows:
-    return sampling(Scene(state), width, height)
-
-
-def said(state: RunState, width: int = 120, height: int = 30) -> str:
-    return " ".join(" ".join(lines(page(state, width, height))).replace("│", " ").split())
-
-
-def coupled(rounds: int, **verification: Any) -> RunState:
-    told = drawn_round(0, generator=0.0).verification
-    assert told is not None
-    own = structs.replace(told, predicted_tokens=None, reach=[], path=[], **verification)
-    return state_of([sampled_run(), *(structs.replace(sampled_round(n), verification=own) for n in range(rounds))])
-
-
-def certain() -> RunState:
-    state = lit(40)
-    surprise = structs.replace(state.lane.evidence.surprise, variance=0.1)
-    lane = structs.replace(state.lane, evidence=Evidence(surprise=surprise, top1=surprise))
-    return structs.replace(state, lanes={**state.lanes, "delayed": lane})
-
-
-def verified_as_a_whole() -> Round:
-    event = drawn_round(0)
-    assert event.verification is not None
-    path = [structs.replace(draws, acceptance=None) for draws in event.verification.path]
-    return structs.replace(event, verification=structs.replace(event.verification, path=path))
-
-
-def test_each_colour_has_an_ink_of_its_own() -> None:
-    assert len(set(INKS.values())) == len(INKS)
-    assert light_words(lit(40, surprise=-3.0))[0][0][1] == "bad"
-    assert light_words(state_of([sampled_run(), sampled_round(0)])) == ()
-
-
-def test_a_coupled_method_has_the_light_too_and_no_depths() -> None:
-    told = said(coupled(30, surprise=0.1))
-    assert "losslessness light: green" in told
-    assert "tokens a round" not in told
-    assert "visits" not in told
-
-
-test_golden_sampling = golden(
-    {
         "a recording cannot turn it": lambda: sampling(
             Scene(state_of([run(), tree_round(0), plain_round("ar", 0)]), replaying=True), 120, 9
         ),
@@ -374,7 +302,7 @@ test_golden_sampling = golden(
         "expected and realised tokens stand side by side with their z": lambda: page(lit(3)),
         "each depth has distance acceptance and bound": lambda: page(lit(20), 80, 9),
         "a verifier that judges whole paths has a dash": lambda: page(
-            state_of([delayed_run(), verified_as_a_whole()]), 80, 9
+            state_of([delayed_run(), judging_whole_paths()]), 80, 9
         ),
         "the depths are those since the last turn and the light is of the whole run": lambda: page(
             lit(20, TURN, drawn_round(20), drawn_round(21))

@@ -1,7 +1,9 @@
-"""The panels of a server: at every size, with gaps, unknown figures and hostile names."""
+"""The panels of a server at every size, with gaps, unknown figures and hostile names; speed-up by load; advice."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -10,15 +12,22 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from dynatui.render import server as panels
+from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows
-from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
-from dynatui.render.server_load import loads
+from dynatui.render.server import ServerView, answer, series, summary, time_text
+from dynatui.render.server_load import load_curve, loads
+from dynatui.servers.advice import Advice, advised
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.servers.attach.servers import KINDS
+from dynatui.servers.costs import named_device, source
+from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.load import LoadCurve
+from dynatui.servers.profile_file import Profile, Trees
+from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.hostile_text import ACTS, hostile
-from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines
+from tests.dynatui.render.golden import golden, inked
+from tests.dynatui.scripted_runs import HOSTILE, lines
 from tests.dynatui.servers.attach.scripted_session import (
     ANSWER,
     ASKED,
@@ -27,13 +36,13 @@ from tests.dynatui.servers.attach.scripted_session import (
     GAP,
     OPENING,
     SERVER,
-    WASTED,
     figures,
     reading,
     session,
     wasting,
 )
 from tests.dynatui.servers.attach.stand_in import OTHER, StandIn, promise, steady, vllm, watched
+from tests.dynatui.servers.profiles import CODE, WRITING, acceptance, constant, draft, profile
 
 LOOK = ServerView()
 HUGE = Figures(
@@ -51,7 +60,9 @@ HUGE = Figures(
 )
 MOST_WASTED = Wasted(since=0.0, drafts=2**53, drafted=2**53, accepted=2**53, tokens_per_round=1e15, acceptance_rate=1.0)
 LARGEST_DRAFTS = Drafting(steps=2**53, draft_tokens=2**53, cap_length=1e15, block_accept_length=1e15)
-HOSTILE = structs.replace(SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J")
+HOSTILE_SERVER = structs.replace(
+    SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J"
+)
 
 
 def served(server: StandIn, draft: str = "mine") -> list[Event]:
@@ -84,7 +95,7 @@ STORIES: dict[str, list[Event]] = {
     "promise kept": watched(vllm(), steady(vllm()), promise()),
     "promise not kept": served(vllm(OTHER)),
     "sglang promise not kept": served(StandIn(KINDS["sglang"], OTHER)),
-    "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
+    "hostile": [OPENING, HOSTILE_SERVER, Gap(t=1.0, reason=hostile("REASON"))],
 }
 
 
@@ -111,14 +122,10 @@ def shown(events: Sequence[Event], panel: str, width: int = 80, height: int = 9,
     return drawn(fold(events), look, width, height)[panel]
 
 
-def text(events: Sequence[Event], panel: str, width: int = 80, height: int = 9) -> str:
-    return "\n".join(lines(shown(events, panel, width, height)))
-
-
 @pytest.mark.parametrize("name", STORIES)
 def test_every_panel_fits_every_size(name: str) -> None:
-    for size in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
-        state, (width, height) = fold(STORIES[name]), size
+    state = fold(STORIES[name])
+    for width, height in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
         for look in (LOOK, ServerView(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
             for panel, rows in drawn(state, look, width, height).items():
                 told = lines(rows)
@@ -135,29 +142,9 @@ def test_foreign_text_steers_nothing(name: str, words: str) -> None:
     assert not set("".join(ACTS)) & set(told) & set("\x1b\x07\x08\x9b\x9d\x90\u202e\u2066\r\x7f\x0b\x0c\u2028\ufeff")
 
 
-def test_wasted_drafts_leave_when_drafts_are_accepted_and_their_wordings_get_shorter() -> None:
-    again: list[Event] = [*wasting(), reading(61.0)]
-    assert "wasted" not in text(again, "note")
-    assert "connected" in text(again, "status")
-    lengths = list(map(len, wasted(WASTED, 60.0)))
-    assert lengths == sorted(lengths, reverse=True)
-
-
 def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
     points = series(fold([*session(3), GAP, reading(62.0)]), lambda found: found.tokens_per_round).points
     assert [math.isnan(point) for point in points] == [True, False, False, False, True, False]
-
-
-def test_a_gap_leaves_its_columns_empty() -> None:
-    steady = [reading(float(t)) for t in range(1, 101)]
-    gaps = [Gap(t=float(t), reason="x") for t in range(101, 201)]
-    told: list[Event] = [OPENING, SERVER, FIRST, *steady, *gaps, *(reading(float(t)) for t in range(201, 301))]
-    plot = [row[7:-7] for row in text(told, "lengths", 110, 12).splitlines()[1:-2]]
-    filled = [any(row[column] != " " for row in plot) for column in range(len(plot[0]))]
-    third = len(filled) // 3
-    assert all(filled[2 : third - 2])
-    assert not any(filled[third + 2 : 2 * third - 2])
-    assert all(filled[2 * third + 2 : -2])
 
 
 def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
@@ -180,14 +167,6 @@ def test_readings_within_a_second_are_one_point() -> None:
     assert list(found.points) == pytest.approx([2.0, 3.0])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.0, "0 s"), (59.9, "59 s"), (61.0, "1 min 1 s"), (3725.0, "1 h 2 min"), (1e300, "277777 h 46 min")],
-)
-def test_times_have_their_two_largest_units(seconds: float, text: str) -> None:
-    assert time_text(seconds) == text
-
-
 @given(st.floats(0, 1e15), st.floats(1, 1e3))
 def test_scales_reach_what_they_show(most: float, least: float) -> None:
     assert panels._top([most], least) >= max(most, least)
@@ -195,6 +174,46 @@ def test_scales_reach_what_they_show(most: float, least: float) -> None:
 
 BEGUN: list[Event] = [OPENING, SERVER, FIRST]
 SILENT = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
+
+
+STREAMS = tuple(range(1, 65))
+FALLING = LoadCurve(
+    STREAMS,
+    {1: tuple(1.5 - 0.004 * b for b in STREAMS), 5: tuple(3 - 0.05 * b for b in STREAMS)},
+    tuple(max(1.0, 1.5 - 0.004 * b, 3 - 0.05 * b) for b in STREAMS),
+)
+
+
+@pytest.mark.parametrize(("symbols", "size"), product(SYMBOLS, [(80, 12), (40, 6), (9, 4), (3, 2), (1, 1), (0, 0)]))
+def test_the_curve_has_any_size(symbols: Symbols, size: tuple[int, int]) -> None:
+    rows = lines(load_curve(FALLING, size, symbols, running=12.5))
+    assert [len(row) for row in rows] == [size[0]] * size[1]
+
+
+def advice(given: Profile, server: str = "vllm", streams: tuple[int, int] = (1, 64)) -> Advice:
+    return advised(given, source(given, on=named_device("H100")), ENGINES[server], streams)
+
+
+FULL = profile(
+    {
+        "org/Head": draft(CODE, around=0.1, by_context={"<1k": acceptance(CODE), ">=16k": acceptance(WRITING)}),
+        "lookup": draft(constant(0.3), kind="lookup", size=None),
+    },
+    draft_errors={"org/Broken": "its weights cannot be read"},
+)
+WITH_TREE = profile({"org/Head": draft(WRITING, trees=Trees(mismatches=9, siblings=(0.4,), continuation=(0.5,)))})
+USELESS = profile({"org/Head": draft(constant(0.02))})
+
+
+@pytest.mark.parametrize(("given", "width"), product((FULL, WITH_TREE, USELESS), (60, 80, 120)))
+def test_lines_of_advice_keep_the_width(given: Profile, width: int) -> None:
+    assert max(cell_len(line) for line in advice_lines(advice(given, "sglang"), width)) <= width
+
+
+def test_names_from_files_are_cleaned() -> None:
+    given = profile({HOSTILE: draft(CODE)}, target=HOSTILE, draft_errors={HOSTILE: HOSTILE})
+    assert "\x1b" not in "".join(advice_lines(advice(given), 80))
+
 
 test_golden = golden(
     {
@@ -267,5 +286,31 @@ test_golden = golden(
             shown(STORIES["promise kept"], "totals", width, 10) for width in (60, 40, 30)
         ],
         "a load that is not told is said not to be": lambda: shown(session(), "loads"),
+        "times have their two largest units": lambda: [
+            time_text(seconds) for seconds in (0.0, 59.9, 61.0, 3725.0, 1e300)
+        ],
+        "curve": lambda: load_curve(FALLING, (72, 12), running=20),
+        "advice": lambda: "\n".join(advice_lines(advice(FULL), 80)),
+        "advice with a tree": lambda: "\n".join(advice_lines(advice(WITH_TREE, "sglang"), 80)),
+        "no draft pays": lambda: "\n".join(advice_lines(advice(USELESS), 80)),
+        "the axis doubles and marks the present load": lambda: load_curve(FALLING, (100, 12), running=8),
+        "one load alone is drawn": lambda: load_curve(LoadCurve((4,), {1: (1.2,)}, (1.2,)), (60, 8)),
+        "an interval that contains the break-even is told": lambda: "\n".join(
+            advice_lines(advice(profile({"org/Head": draft(constant(0.1), around=0.2)})), 120)
+        ),
+        "a gap leaves its columns empty": lambda: shown(
+            [
+                *(*BEGUN, *(reading(float(t)) for t in range(1, 101))),
+                *(Gap(t=float(t), reason="x") for t in range(101, 201)),
+                *(reading(float(t)) for t in range(201, 301)),
+            ],
+            *("lengths", 110, 12),
+        ),
+        "wasted drafts leave when drafts are accepted": lambda: [
+            shown([*wasting(), reading(61.0)], panel) for panel in ("note", "status")
+        ],
+        "break-even is a level line and numbers of tokens cross it": lambda: inked(
+            load_curve(replace(FALLING, advised=(2.99,) * len(STREAMS)), (80, 14))
+        ),
     }
 )

@@ -22,7 +22,7 @@ from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.tokens import Token
 from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden, inked
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
 
 LOADING = [
     Loading("importing torch", at_s=0.5),
@@ -58,6 +58,11 @@ def failed(message: str) -> Scene:
     return Scene(structs.replace(RunState(), failure=Failure(message, 3)))
 
 
+def unseen(first: str) -> RunState:
+    event = structs.replace(tree_round(0), pieces=["", first, "", "\n", "", ""], text=f"{first}\n end")
+    return state_of([run(prompt="Once"), event])
+
+
 def test_the_newest_text_is_always_in_view_and_a_full_page_moves_up_by_more_than_a_line() -> None:
     panel, moving, tops = TextPanel(), TextPanel(), list[str]()
     for number in range(30):
@@ -65,14 +70,6 @@ def test_the_newest_text_is_always_in_view_and_a_full_page_moves_up_by_more_than
         assert any(f"word{number - 1}" in line for line in page) or number == 0
         tops.append(lines(at(moving, state_of([run(), *map(tree_round, range(number))]), 40, 10))[2])
     assert 1 < len(set(tops)) < 8
-
-
-@pytest.mark.parametrize("height", [6, 7, 12])
-def test_of_a_long_failure_the_beginning_and_the_keys_that_help_stay(height: int) -> None:
-    rows = lines(TextPanel()(failed(f"no model at {'/nowhere' * 200}; give a folder"), 70, height))
-    assert "no model at" in rows[1]
-    assert "… panel 8 shows the whole message" in " ".join(rows)
-    assert "R tries again" in rows[-2]
 
 
 def test_the_cursor_is_on_its_token() -> None:
@@ -94,15 +91,6 @@ def test_the_view_follows_the_cursor_and_stays_while_it_is_in_view_and_goes_back
     assert any("▌" in line for line in lines(at(panel, state)))
 
 
-def test_tokens_that_are_not_to_be_seen_have_a_sign_under_the_cursor() -> None:
-    event = structs.replace(tree_round(0), pieces=["", "", "", "\n", "", ""], text="\n end")
-    signs = [chosen(at(TextPanel(), state_of([run(), event]), 40, 6, cursor)) for cursor in range(3)]
-    assert signs == [["∅"], ["⏎"], [" end"]]
-    full = structs.replace(tree_round(0), pieces=["", " abcdef", "", "\n", "", ""], text=" abcdef\nx")
-    rows = at(TextPanel(), state_of([run(prompt="Once"), full]), 15, 6, 1)
-    assert lines(rows)[1] == "│ Once abcde⏎ │", "in view at the end of a full line"
-
-
 def test_a_click_finds_the_token_that_is_drawn_there() -> None:
     panel, state = TextPanel(), long_run()
     for y, row in enumerate(lines(at(panel, state))):
@@ -111,21 +99,11 @@ def test_a_click_finds_the_token_that_is_drawn_there() -> None:
             if index is not None:
                 assert row[x] in f"{state.lane.tokens[index].text} "
                 assert chosen(at(panel, state, cursor=index))
-    assert panel.token_at(0, 0) is panel.token_at(500, 500) is None
+    assert panel.token_at(0, 0) is panel.token_at(500, 500) is panel.token_at(12, 1) is None
     at(panel, running().state, 60, 6)
     assert (panel.token_at(3, 1), panel.token_at(12, 1)) == (None, 0), "the prompt is no token"
     panel(Scene(), 60, 6)
     assert {panel.token_at(x, y) for x in range(60) for y in range(6)} == {None}
-
-
-def test_the_prompt_stays_in_view_above_a_text_that_has_left_it_behind() -> None:
-    panel, state = TextPanel(), long_run()
-    assert lines(at(panel, state))[1] == f"│ {'prompt: Once upon':46} │"
-    assert panel.token_at(12, 1) is None
-    assert not any("prompt:" in line for line in lines(at(panel, running().state)))
-    assert not any("prompt:" in line for line in lines(at(panel, state, 50, 7)))
-    row = lines(TextPanel()(numbered(60, LONG_PROMPT), 50, 12))[1]
-    assert row == "│ prompt: Given this very ve…ですか where is it? │"
 
 
 def test_the_cursor_moves_to_the_line_below_and_back() -> None:
@@ -177,58 +155,11 @@ def test_any_scene_fits_any_size_whatever_was_drawn_before(looks: list[tuple[Sce
         assert panel.token_at(size[0] // 2, size[1] // 2) in {None, *range(count)}
 
 
-# The text of plain decoding beside it
-
-
 def beside(rounds: int, plain: int, prompt: str = "Once upon") -> Scene:
     """The same text in rounds of three tokens, and of one token, in 20 ms each."""
     told = (tree_round(number, f" word{number}") for number in range(rounds))
     alone = (plain_round("ar", place, (" a", "t", f" word{place // 3}")[place % 3]) for place in range(plain))
     return Scene(state_of([run(prompt=prompt), *told, *alone]))
-
-
-def halves(scene: Scene, width: int = 70, height: int = 12) -> tuple[list[str], list[str]]:
-    rows = [line.strip("│ ") for line in lines(TextPanel()(scene, width, height))[1:-1]]
-    pairs = [row.partition(" │ ") for row in (f"{row} " for row in rows)]
-    return [left.strip() for left, _, _ in pairs], [right.strip() for _, _, right in pairs]
-
-
-def test_the_method_and_plain_decoding_write_side_by_side_and_the_gap_grows() -> None:
-    gaps = []
-    for number in (2, 5, 9):
-        scene = beside(number, number)
-        left, right = halves(scene)
-        assert left[0] == f"plain decoding: {number} tokens"
-        assert right[0] == f"dynatree: {3 * number} tokens, {2 * number} ahead"
-        assert any(line.endswith("▌") for line in left)
-        gaps.append(tokens_ahead(scene.state))
-    assert gaps == sorted(gaps)
-
-
-def test_both_texts_begin_at_the_same_line_while_both_ends_are_in_view() -> None:
-    left, right = halves(beside(3, 3), 70, 16)
-    assert left[1].removesuffix("▌") == "Once upon at word0"
-    assert right[1].startswith("Once upon at word0 at word1")
-    left, right = halves(beside(60, 60))
-    assert any("word19" in line for line in left)
-    assert any("word59" in line for line in right)
-    assert left[1] == right[1], "the prompt"
-
-
-def test_in_a_narrow_panel_one_stands_below_the_other_and_a_low_one_has_the_method_alone() -> None:
-    page = lines(TextPanel()(beside(60, 60), 42, 10))
-    assert "plain decoding: 60 tokens" in page[1]
-    assert any("dynatree: 180 tokens, 120 ahead" in row for row in page)
-    assert (sum("word59" in row for row in page), sum("word19" in row for row in page)) == (1, 1)
-    assert not any("plain decoding" in row for row in lines(TextPanel()(beside(60, 60), 42, 7)))
-
-
-def test_the_method_stands_alone_if_asked_or_if_it_is_plain_decoding_or_without_it() -> None:
-    scene = beside(5, 5)
-    without = Scene(state_of([run(("dynatree",)), *map(tree_round, range(5))]))
-    watched = Scene(structs.replace(scene.state, chosen="ar"))
-    for alone in (replace(scene, beside=False), replace(scene, mode="inspect"), without, watched):
-        assert not any("ahead" in row for row in lines(TextPanel()(alone, 70, 12)))
 
 
 def test_the_gap_is_that_after_the_same_decode_time_and_stays_once_one_has_finished() -> None:
@@ -238,7 +169,7 @@ def test_the_gap_is_that_after_the_same_decode_time_and_stays_once_one_has_finis
         events: list[Event] = [run(), *map(tree_round, range(4)), end, *plain[:count]]
         scene = Scene(state_of(events))
         assert tokens_ahead(scene.state) == 12 - min(count, 4)
-        assert "8 ahead at the end" in " ".join(halves(scene)[1])
+        assert "8 ahead at the end" in "\n".join(lines(TextPanel()(scene, 70, 12)))
     slower = state_of([run(), tree_round(0), *(structs.replace(each, t=each.t / 9) for each in plain)])
     assert tokens_ahead(slower) == 3 - 9
 
@@ -259,16 +190,7 @@ def token(probability: float | None = None, spent_s: float = 0.01, number: int =
     return Token("x", "bonus" if probability is None else "accepted", number, 1, 1, probability, spent_s)
 
 
-def test_what_the_draft_gave_little_is_hot_and_the_targets_own_has_another_ink() -> None:
-    ink_of = inks("probability", ())
-    assert [ink_of(token(value)) for value in (1.0, 0.7, 0.5, 0.3, 0.0)] == list(HOT)
-    assert [ink_of(token(value)) for value in (0.8, 0.2, None)] == [HOT[0], HOT[3], "bonus"]
-
-
-def test_what_took_twice_the_median_is_hot() -> None:
-    tokens = [token(spent_s=value) for value in (0.004, 0.007, 0.010, 0.015, 0.030)]
-    assert [inks("time", tokens)(each) for each in tokens] == list(HOT)
-    assert time_edges([token(spent_s=0.01001)]) == time_edges([token(spent_s=0.01004)]), "it hardly moves"
+TIMED = [token(spent_s=value) for value in (0.004, 0.007, 0.010, 0.015, 0.030)]
 
 
 @given(st.lists(st.floats(allow_nan=True), max_size=5))
@@ -278,51 +200,12 @@ def test_any_times_have_edges(times: list[float]) -> None:
     assert all(inks("time", tokens)(each) in HOT for each in tokens)
 
 
-def test_tokens_of_one_round_share_an_ink_that_the_next_round_has_not() -> None:
-    ink_of = inks("round", ())
-    assert ink_of(token(0.5, number=4)) == ink_of(token(number=4)) == ink_of(token(number=6))
-    assert ink_of(token(number=4)) != ink_of(token(number=5))
-
-
-@pytest.mark.parametrize("heat", HEATS)
-@pytest.mark.parametrize("room", [38, 70, 120])
-def test_a_legend_fits_and_keeps_every_class(heat: Heat, room: int) -> None:
-    row = legend(Scene(running().state, heat=heat), room)
-    assert len(text_of(row)) <= room
-    classes = {"origin": 3, "probability": 6, "round": 2, "time": 5}[heat]
-    assert len({ink for _, ink in row} - {"title", "dim"}) == classes
-
-
 def test_every_class_differs_without_colours() -> None:
     variables = BUILTIN_THEMES["textual-dark"].to_color_system().generate()
     styles = palette(variables, color=False)
     assert len({str(styles[ink]) for ink in (*HOT, "bonus", "prompt", "caret")}) == len(HOT) + 3
     assert str(styles["band"]) != str(styles["plain"])
     assert len(HEATS) == len(get_args(Heat))
-
-
-test_golden = golden(
-    {
-        "before the first run the panel says what is loading": lambda: TextPanel()(
-            Scene(state_of(LOADING), waited_s=7.4), 70, 12
-        ),
-        "a failure says what to do": lambda: TextPanel()(failed("no model at /nowhere; give a folder"), 70, 12),
-        "a round is one band with its gaps": lambda: TextPanel()(
-            Scene(running().state, heat="round", beside=False), 60, 6
-        ),
-        "each origin has its own ink and heat inks what the draft gave little": lambda: [
-            inked(TextPanel()(Scene(running().state, heat=heat, beside=False), 60, 6)) for heat in HEATS
-        ],
-        "every legend names the numbers that the inks follow": lambda: [
-            legend(Scene(running().state, heat=heat), 90) for heat in HEATS
-        ],
-        "without a draft and without rounds there is a legend too": lambda: [
-            legend(Scene(state_of([run(("ar",)), *rounds]), heat=heat), 70)
-            for rounds in ((), (plain_round("ar", 0),))
-            for heat in HEATS
-        ],
-    }
-)
 
 
 COMPARED: list[Event] = [run(), tree_round(0), *(plain_round("ar", number) for number in range(5)), tree_round(1)]
@@ -358,17 +241,59 @@ def without_rounds() -> RunState:
     return structs.replace(known, lanes={"dynatree": structs.replace(known.lane, past=SharedList())})
 
 
-@pytest.mark.parametrize(
-    ("high", "low", "side"),
-    [(0.6 - 1e-9, 0.4, "over τh: 2 guesses"), (0.9, 0.4, "between: 2 guesses"), (0.9, 0.7, "under τl: 2 guesses")],
-)
-def test_the_confidence_says_on_which_side_of_the_thresholds_it_is(high: float, low: float, side: str) -> None:
-    rows = lines(of(tree(knobs=Knobs(tau_h=high, tau_l=low, d0=5))))
-    assert side in next(row for row in rows if row.startswith("│ knobs"))
-
-
-test_golden_inspector = golden(
+test_golden = golden(
     {
+        "before the first run the panel says what is loading": lambda: TextPanel()(
+            Scene(state_of(LOADING), waited_s=7.4), 70, 12
+        ),
+        "a failure says what to do": lambda: TextPanel()(failed("no model at /nowhere; give a folder"), 70, 12),
+        "a round is one band with its gaps": lambda: TextPanel()(
+            Scene(running().state, heat="round", beside=False), 60, 6
+        ),
+        "each origin has its own ink and heat inks what the draft gave little": lambda: [
+            inked(TextPanel()(Scene(running().state, heat=heat, beside=False), 60, 6)) for heat in HEATS
+        ],
+        "every legend names the numbers that the inks follow": lambda: [
+            legend(Scene(running().state, heat=heat), 90) for heat in HEATS
+        ],
+        "without a draft and without rounds there is a legend too": lambda: [
+            legend(Scene(state_of([run(("ar",)), *rounds]), heat=heat), 70)
+            for rounds in ((), (plain_round("ar", 0),))
+            for heat in HEATS
+        ],
+        "of a long failure the beginning and the keys that help stay": lambda: [
+            TextPanel()(failed(f"no model at {'/nowhere' * 200}; give a folder"), 70, height) for height in (6, 7, 12)
+        ],
+        "tokens that are not to be seen have a sign under the cursor at the end of a full line too": lambda: [
+            *(inked(at(TextPanel(), unseen(""), 40, 6, cursor)) for cursor in range(3)),
+            inked(at(TextPanel(), unseen(" abcdef"), 15, 6, 1)),
+        ],
+        "the prompt stays in view above a text that has left it behind": lambda: [
+            at(TextPanel(), long_run()),
+            at(TextPanel(), long_run(), 50, 7),
+            at(TextPanel(), running().state),
+            TextPanel()(numbered(60, LONG_PROMPT), 50, 12),
+        ],
+        "the method and plain decoding write side by side from the same line and the gap grows": lambda: [
+            *(TextPanel()(beside(number, number), 70, 12) for number in (2, 5, 9)),
+            TextPanel()(beside(60, 60), 70, 12),
+        ],
+        "in a narrow panel one stands below the other and a low one has the method alone": lambda: [
+            TextPanel()(beside(60, 60), 42, height) for height in (10, 7)
+        ],
+        "the method stands alone if asked or if it is plain decoding or without it": lambda: [
+            TextPanel()(scene, 70, 12)
+            for scene in (
+                replace(beside(5, 5), beside=False),
+                replace(beside(5, 5), mode="inspect"),
+                Scene(state_of([run(("dynatree",)), *map(tree_round, range(5))])),
+                Scene(structs.replace(beside(5, 5).state, chosen="ar")),
+            )
+        ],
+        "the confidence says on which side of the thresholds it is": lambda: [
+            of(tree(knobs=Knobs(tau_h=high, tau_l=low, d0=5)))
+            for high, low in ((0.6 - 1e-9, 0.4), (0.9, 0.4), (0.9, 0.7))
+        ],
         "an accepted guess tells its story": lambda: panel(running().state, 4),
         "with much room nothing is cut": lambda: panel(running().state, 4, (30, 24)),
         "a guess that was looked up is none of the drafts": lambda: [
@@ -409,5 +334,14 @@ test_golden_inspector = golden(
             tree(logprobs=[0.0, *[math.log(0.004)] * 5])
         ),
         "without a cursor the panel says what it is for": lambda: inspect(Scene(), 76, 5),
+        "what the draft gave little and what took twice the median is hot and rounds alternate": lambda: [
+            " ".join(map(inks("probability", ()), map(token, (1.0, 0.8, 0.7, 0.5, 0.3, 0.2, 0.0, None)))),
+            " ".join(map(inks("time", TIMED), TIMED)),
+            " ".join(inks("round", ())(token(chance, number=place)) for place in (4, 5, 6) for chance in (0.5, None)),
+        ],
+        "edges of times hardly move": lambda: [time_edges([token(spent_s=time)]) for time in (0.01001, 0.01004)],
+        "a legend keeps every class where there is little room": lambda: [
+            inked([legend(Scene(running().state, heat=heat), room)]) for heat in HEATS for room in (38, 70, 120)
+        ],
     }
 )

@@ -12,8 +12,7 @@ from decoder.events import Event, Knob
 from decoder.methods.fixed import Fixed
 from dynatui.record.reader import Runs
 from dynatui.report.page import asset, written
-from dynatui.report.replay import replay_page
-from dynatui.report.replay_data import KEYS, MethodData, ReplayData, label_of, replay_data
+from dynatui.report.replay import KEYS, MethodData, ReplayData, label_of, replay_data, replay_page
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
@@ -86,9 +85,7 @@ def test_no_key_does_two_things_and_every_action_is_one_that_the_script_has() ->
 
 def test_the_guide_lists_the_keys() -> None:
     guide = (TRACES.parents[1] / "docs" / "recordings.md").read_text(encoding="utf-8")
-    listed = guide.partition("<!-- keys: from dynatui/report/replay_data.py -->\n")[2].partition(
-        "<!-- end of keys -->"
-    )[0]
+    listed = guide.partition("<!-- keys: from dynatui/report/replay.py -->\n")[2].partition("<!-- end of keys -->")[0]
     assert listed.splitlines()[2:] == [f"| `{key.caps}` | {key.help} |" for key in KEYS]
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from decoder.events import Event, Round
-from dynatui.report.replay_data import KEYS
+from dynatui.report.replay import KEYS
 from tests.dynatui import hostile_text
 from tests.dynatui.report.chromium import Browser, Tab
 from tests.dynatui.report.hostile_markup import ELEMENTS, hostile

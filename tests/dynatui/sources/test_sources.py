@@ -190,6 +190,9 @@ def test_two_settings_are_compared_on_the_prompt_in_progress_and_the_next_ones(
     decoding.compare("")
     until(lambda: len(script.calls) == 4)
     assert (script.calls[3][0], script.calls[3][1].methods) == ("two", usual)
+    with pytest.raises(ConfigError, match="ar"):
+        decoding.compare("ar")
+    assert decoding.comparing == ""
 
 
 def test_side_a_has_the_settings_from_before_the_turns_since_the_latest_comparison(
@@ -203,12 +206,6 @@ def test_side_a_has_the_settings_from_before_the_turns_since_the_latest_comparis
         until(lambda: len(script.calls) == 3 + 2 * number)  # noqa: B023 - called at once
     sides = [[config.rules(name).knob("d0") for name in config.methods[:2]] for _, config, _ in script.calls[1::2]]
     assert sides == [[3, 5], [4, 3]]
-
-
-def test_a_method_without_parameters_is_not_compared(decoding: EngineSource) -> None:
-    with pytest.raises(ConfigError, match="ar"):
-        decoding.compare("ar")
-    assert decoding.comparing == ""
 
 
 def test_a_finished_prompt_stays_for_a_while_unless_the_user_goes_on(script: Script) -> None:
@@ -406,44 +403,22 @@ def test_readable_speeds_are_powers_of_two() -> None:
     assert (bounded_speed(1e-9), bounded_speed(1e9)) == (0.001, 1000.0)
 
 
-def test_a_recording_is_played_by_its_wall_time_and_has_no_knobs() -> None:
-    source = TraceSource(runs_of(story()), speed=1.0)
+def test_a_recording_is_played_by_its_wall_time_can_be_slowed_and_held_and_has_no_knobs() -> None:
+    source = TraceSource(runs_of(story()), speed=0.5)
     source.start()
     assert (source.controls, source.records) == (None, [])
-    source.advance(100.0)
-    assert [type(record).__name__ for record in source.records] == ["Prompt", "Run", "Start", "Start"]
-    source.advance(100.15)
-    assert source.records[-1] == story()[4]
+    for paused, now in ((False, 100.0), (False, 100.15), (True, 110.0)):
+        source.set_paused(paused=paused)
+        source.advance(now)
+        assert source.records == [Prompt(1, 1), *story()[:3]]
+    source.set_paused(paused=False)
+    source.set_speed(1.0)
+    source.advance(110.1)
+    assert len(source.records) == 6
     source.advance(200.0)
     assert source.records[1:] == story()
     source.stop()
     assert source.close(0.0)
-
-
-def test_a_recording_can_be_slowed_and_held() -> None:
-    source = TraceSource(runs_of(story()), speed=0.5)
-    for now in (0.0, 0.15):
-        source.advance(now)
-    assert len(source.records) == 4
-    source.set_paused(paused=True)
-    source.advance(10.0)
-    assert len(source.records) == 4
-    source.set_paused(paused=False)
-    source.set_speed(1.0)
-    source.advance(10.1)
-    assert len(source.records) == 6
-
-
-def test_the_runs_of_a_recording_can_be_chosen() -> None:
-    second = [structs.replace(story()[0], prompt="second"), *story()[1:]]
-    source = TraceSource(runs_of([*story(), *second]), speed=1.0)
-    source.advance(0.0)
-    for now, step in ((0.01, 1), (0.02, 0), (0.03, 1)):
-        source.go(step)
-        source.advance(now)
-    prompts = [record.prompt for record in source.records if isinstance(record, Run)]
-    assert prompts == ["Once upon", "second", "second", "Once upon"]
-    assert [record for record in source.records if isinstance(record, Prompt)][1] == Prompt(2, 2)
 
 
 def test_a_fast_recording_starts_at_a_readable_speed() -> None:

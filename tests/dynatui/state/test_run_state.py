@@ -1,6 +1,6 @@
-"""The fold from records to the state of a run."""
+"""The fold from records to the state of a run, any round of it shown again, and the log of the session."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 import pytest
@@ -11,9 +11,13 @@ from decoder.events import End, Event, Knob, Run, Summary
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.prompts.prompt import with_category
 from decoder.tree import Origin, depths
+from dynatui.state import session_log
 from dynatui.state.lane import IN_A_ROW, Curve, LaneState
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
+from dynatui.state.session_log import SessionLog
+from dynatui.state.timeline import Timeline, TimelinePosition, Viewpoint
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, state_of, story, tree_round
 from tests.dynatui.turned_runs import turned
 
@@ -239,3 +243,144 @@ def test_an_empty_state_has_answers_to_everything_and_events_of_unknown_methods_
     state = RunState()
     assert (state.watched, state.rounds, state.done, dict(state.figures())) == ("", 0, False, {})
     assert decoded(structs.replace(tree_round(0), method="stray")).rounds == 0
+
+
+MOST = session_log._MOST_SETTINGS
+FULL = {n_max: 1 + n_max % 3 for n_max in range(1, MOST + 1)}
+THREES, TWOS = (dict.fromkeys(FULL, rounds) for rounds in (3, 2))
+
+
+def log_of(records: Iterable[Record]) -> SessionLog:
+    state, log = RunState(), SessionLog()
+    for record in records:
+        state = apply(state, record)
+        log = log.apply(record, state)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("rounds", "kept"),
+    [
+        ([*FULL.items()], FULL),
+        ([*(THREES | {20: 1}).items(), (500, 2)], {n_max: 3 for n_max in THREES if n_max != 20} | {500: 2}),
+        ([*TWOS.items(), (500, 1)], {n_max: 2 for n_max in TWOS if n_max != 1} | {500: 1}),
+        ([*TWOS.items(), (7, 3)], TWOS | {7: 5}),
+    ],
+    ids=["room for all", "the fewest rounds leave", "a new one does not leave", "one that comes back is counted on"],
+)
+def test_the_settings_with_the_most_rounds_are_kept(rounds: list[tuple[int, int]], kept: dict[int, int]) -> None:
+    records: list[Record] = [run()]
+    number = 0
+    for n_max, count in rounds:
+        records += [turned("n_max", number, 0, n_max), *map(tree_round, range(number, number + count))]
+        number += count
+    found = log_of(records).tried
+    assert {round(dict(setting.knobs)["n_max"]): tried.rounds for setting, tried in found.items()} == kept
+
+
+def test_values_passed_on_the_way_to_another_are_no_settings_that_were_tried() -> None:
+    records: list[Record] = [run(), *map(tree_round, range(20))]
+    records += [turned("n_max", 20, 0, 8), tree_round(20), turned("n_max", 21, 0, 9), tree_round(21)]
+    further: list[Record] = [turned("n_max", 22, 0, 10), tree_round(22)]
+    before, after = (log_of(records + more).settings_tried() for more in (list[Record](), further))
+    assert before
+    assert after
+    n_max = [[dict(row.setting.knobs)["n_max"] for row in tried.rows] for tried in (before, after)]
+    assert n_max == [[n_max[0][0], 9], [n_max[0][0], 10]]
+
+
+def test_a_prompt_that_failed_before_its_run_has_no_result_of_another() -> None:
+    log = log_of([Prompt(1, 3), run(), tree_round(0), Prompt(2, 3), Prompt(3, 3), run(), tree_round(0)])
+    assert list(log.results) == [1]
+    assert [line.number for line in log.all_runs()] == [3]
+
+
+def test_a_category_stands_before_the_opening_of_a_prompt() -> None:
+    assert session_log.opening_of(with_category("Once\nupon", "tale")) == "[tale] Once upon"
+    assert session_log.opening_of("Once") == "Once"
+    assert "\x1b" not in session_log.opening_of(with_category("Once", "\x1b[2J"))
+
+
+WATCHED = "dynatree"
+TWO_ROUNDS = (run(), tree_round(0), tree_round(1))
+
+
+def taken(records: list[Record]) -> Timeline:
+    timeline = Timeline()
+    for record in records:
+        timeline.take(record)
+    return timeline
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 5, 40, 100])
+def test_every_round_is_shown_again_as_it_was(rounds: int) -> None:
+    records: list[Record] = [Prompt(1, 1), *story(rounds)]
+    timeline, state, expected = taken(records), RunState(), list[RunState]()
+    for record in records:
+        before, state = state, apply(state, record)
+        if state.rounds > before.rounds:
+            expected.append(state)
+    assert timeline.rounds(WATCHED) == rounds
+    assert [timeline.at(WATCHED, place) for place in range(1, rounds + 1)] == expected
+    first = timeline.at(WATCHED, 0)
+    assert first.run is not None
+    assert first.rounds == 0
+
+
+def test_places_beyond_the_ends_are_the_ends() -> None:
+    timeline = taken([*story(4)])
+    assert timeline.at(WATCHED, -3) == timeline.at(WATCHED, 0)
+    assert timeline.at(WATCHED, 99) == timeline.at(WATCHED, 4)
+
+
+def gazing(*records: Record) -> Viewpoint:
+    viewpoint = Viewpoint()
+    for record in records:
+        viewpoint.take(record)
+    return viewpoint
+
+
+def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
+    viewpoint = gazing(*TWO_ROUNDS[:2])
+    viewpoint.hold()
+    before = viewpoint.state
+    viewpoint.take(tree_round(1))
+    assert viewpoint.state is before
+    assert viewpoint.work.rounds(WATCHED) == 2
+    viewpoint.follow()
+    assert viewpoint.state.rounds == 2
+
+
+def test_another_method_is_watched_at_the_same_place() -> None:
+    viewpoint = gazing(run(), tree_round(0), plain_round("ar", 0), tree_round(1), plain_round("ar", 1))
+    viewpoint.look_at(1)
+    viewpoint.choose("ar")
+    assert (viewpoint.state.watched, viewpoint.state.rounds, viewpoint.place().rounds) == ("ar", 0, 2)
+    viewpoint.look_at(1)
+    assert (viewpoint.state.rounds, len(viewpoint.state.lanes["dynatree"].past)) == (1, 1)
+    viewpoint.follow()
+    assert (viewpoint.state.watched, viewpoint.state.rounds) == ("ar", 2)
+    viewpoint.take(run(prompt="Another"))
+    assert viewpoint.state.watched == "ar", "in the next run too"
+
+
+def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
+    viewpoint = gazing(*TWO_ROUNDS)
+    viewpoint.look_at(1)
+    viewpoint.take(run(prompt="Another"))
+    viewpoint.take(tree_round(0))
+    assert (viewpoint.state.prompt_text, viewpoint.state.rounds) == ("Once upon", 1)
+    viewpoint.look_at(2)
+    assert viewpoint.state.rounds == 2
+    viewpoint.follow()
+    assert viewpoint.state.prompt_text == "Another"
+
+
+def test_the_place_says_where_one_looks_and_how_much_there_is() -> None:
+    def told(place: TimelinePosition) -> tuple[int, int, bool]:
+        return place.round, place.rounds, place.live
+
+    viewpoint = gazing(*TWO_ROUNDS)
+    assert told(viewpoint.place()) == (2, 2, True)
+    viewpoint.look_at(1)
+    assert told(viewpoint.place(7)) == (1, 7, False)

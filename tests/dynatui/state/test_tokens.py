@@ -35,38 +35,32 @@ def test_accepted_tokens_know_their_node_depth_and_probability() -> None:
     assert last == Token(".", "bonus", 4, 3, None, None, 0.01)
 
 
-def test_the_tokens_of_a_round_share_its_time() -> None:
-    assert [token.spent_s for token in tokens_of(told(" a"), 0.06)] == [0.02] * 3
+ONE_BURST = structs.replace(plain_round("hf", 0), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
 
 
-def test_a_character_in_two_halves_belongs_to_the_last_token() -> None:
-    assert texts(told("世!", "\ufffd", "\ufffd")) == ["", "", "世!"]
-
-
-def test_a_piece_that_the_text_does_not_follow_leaves_the_rest_to_the_last_token() -> None:
-    assert texts(told(" then", " there", "x")) == [" the", "", "n"]
-
-
-def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:
-    event = told(" a time", " a", " time", committed=2)
-    assert [token.origin for token in tokens_of(event, 0.03)] == ["accepted", "accepted"]
-    assert texts(event) == [" a", " time"]
-
-
-def test_a_round_that_was_cut_within_its_path_keeps_the_tokens_before_the_cut() -> None:
-    event = told(" a", " a", " time", committed=1)
-    assert [(token.text, token.node) for token in tokens_of(event, 0.03)] == [(" a", 1)]
-
-
-def test_a_round_without_a_draft_is_the_targets_own() -> None:
-    assert [(token.text, token.origin, token.depth) for token in tokens_of(plain_round("ar", 3), 0.02)] == [
-        (" at", "bonus", 1)
-    ]
-
-
-def test_a_method_that_does_not_show_its_draft_gives_one_token_a_burst() -> None:
-    burst = structs.replace(plain_round("hf", 3), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
-    assert tokens_of(burst, 0.04) == (Token(" four at once", "plain", 3, 1, spent_s=0.01),)
+@pytest.mark.parametrize(
+    ("event", "tokens"),
+    [
+        (told("世!", "\ufffd", "\ufffd"), [("", "accepted"), ("", "accepted"), ("世!", "bonus")]),
+        (told(" then", " there", "x"), [(" the", "accepted"), ("", "accepted"), ("n", "bonus")]),
+        (told(" a time", " a", " time", committed=2), [(" a", "accepted"), (" time", "accepted")]),
+        (told(" a", " a", " time", committed=1), [(" a", "accepted")]),
+        (plain_round("ar", 3), [(" at", "bonus")]),
+        (ONE_BURST, [(" four at once", "plain")]),
+    ],
+    ids=[
+        *("a character in two halves", "a piece that the text does not follow", "cut after its path"),
+        *("cut within its path", "without a draft", "a draft that is not shown"),
+    ],
+)
+def test_the_text_of_a_round_is_divided_among_its_tokens_which_share_its_time(
+    event: Round, tokens: list[tuple[str, str]]
+) -> None:
+    found = tokens_of(event, 0.06)
+    assert [(token.text, token.origin) for token in found] == tokens
+    assert {(token.round, token.spent_s) for token in found} == {(event.round, 0.06 / len(event.committed))}
+    assert [token.depth for token in found] == [*range(1, len(found) + 1)]
+    assert [token.node for token in found if token.origin == "accepted"] == [1, 3][: len(event.accepted)][: len(found)]
 
 
 def test_nothing_that_could_steer_a_terminal_is_left() -> None:
@@ -91,8 +85,7 @@ def test_a_generated_token_is_found_by_its_number() -> None:
 
 
 def test_every_number_of_a_burst_is_its_one_entry() -> None:
-    burst = structs.replace(plain_round("hf", 0), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
-    rounds = [burst, structs.replace(burst, round=1, position=4)]
+    rounds = [ONE_BURST, structs.replace(ONE_BURST, round=1, position=4)]
     tokens = [token for event in rounds for token in tokens_of(event, 0.04)]
     assert [entry_of(position, tokens, rounds) for position in (0, 3, 4, 7)] == [0, 0, 1, 1]
 
