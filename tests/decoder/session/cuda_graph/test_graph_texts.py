@@ -77,13 +77,6 @@ def test_all_methods_write_one_text_whatever_sizes_are_chosen(devices: Devices, 
         assert text_of(rounds_of(devices.begun(other, None, 48))) != texts["ar"]
 
 
-def test_modules_of_unlike_models_write_the_text_whatever_sizes_are_chosen(devices: Devices) -> None:
-    engine, pair = devices.recorded("llama-strange", by_module=True), "llama-strange"
-    rounds = rounds_of(begun(engine, devices.prompt(pair), 48, WIDE, RandomSizes(1)))
-    assert text_of(rounds) == devices.generated(48, pair)
-    assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
-
-
 # Rounds that choose their sizes
 
 

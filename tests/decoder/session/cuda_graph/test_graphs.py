@@ -1,13 +1,12 @@
 """On a GPU, graphs compute what plain calls compute and what the host computes, with one wait a round."""
 
 import threading
-from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
 
-from decoder import RunConfig, load_pair, methods
+from decoder import RunConfig, load_pair
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.near_tie import Judge
@@ -248,10 +247,3 @@ def test_all_methods_race_on_the_device_and_write_the_same_text(devices: Devices
     race = play(engine, RunConfig(names, 60, dynatree=DynaTree()), PROMPT)
     assert {method: race.tokens(method) for method in names} == dict.fromkeys(names, devices.generated(60))
     assert len(graph_slots(engine)._free) == 4
-
-
-def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(tiny_models: TinyModels) -> None:
-    engine, config = on_gpu(tiny_models, "neox", "float32"), RunConfig(dynatree=DynaTree())
-    for method, exact in (("ar", False), ("dynatree", False), ("dynatree", True)):
-        opened = methods.METHODS[method].open(replace(engine, exact=exact), [1, 2], config)
-        assert isinstance(opened, GraphSession) is not exact

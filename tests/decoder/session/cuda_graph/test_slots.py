@@ -1,7 +1,6 @@
 """Slots and their graphs, which are few, captured once, and ahead of a growing text; waits and clocks of rounds."""
 
 import gc
-import random
 import time
 import weakref
 from collections.abc import Callable
@@ -32,14 +31,13 @@ from decoder.system.device import Graphs, Mailbox, without_gradients
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.verify.verifier import GreedyVerifier
-from tests.decoder.makers import graph_slots, host_session, with_pair
+from tests.decoder.makers import graph_slots, with_pair
 from tests.decoder.session.cuda_graph.matching import (
     METHODS,
     WIDE,
     Devices,
     RandomSizes,
     begun,
-    check,
     graph_session,
     match,
     records,
@@ -67,28 +65,6 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(devices: Devices) -> N
     for store in (slot.target.store, slot.draft.store):
         store.fill_(torch.nan)
     match(loaded, prompt, 30, DynaTree())
-
-
-def test_several_sessions_at_once_do_not_disturb_each_other(devices: Devices) -> None:
-    loaded = devices.recorded()
-    lanes = {
-        method: (
-            host_session(loaded, devices.prompt(), 40, METHODS[method]),
-            devices.begun(loaded, METHODS[method], 40),
-        )
-        for method in FEW
-    }
-    for host, _ in lanes.values():
-        host.prefill()
-    luck = random.Random(1)
-    while lanes:
-        method = luck.choice(sorted(lanes))
-        host, device = lanes[method]
-        expected = host.step(())
-        check(device.step(()), expected)
-        if expected.finished:
-            del lanes[method]
-    assert len(graph_slots(loaded)._free) == len(FEW)
 
 
 def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(devices: Devices) -> None:
@@ -262,21 +238,6 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     assert [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]  # what it has grown into
     assert len(fresh) > 20
     assert sum(fresh) == 0
-
-
-def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(devices: Devices) -> None:
-    pair = devices.recorded("long")
-    prompt = [7 * place % 260 for place in range(230)]
-    for rules in (None, DynaTree(selection="best", n_max=9)):
-        host, device = host_session(pair, prompt, 40, rules), begun(pair, prompt, 40, rules)
-        host.prefill()
-        ahead, finished = 0, None
-        while not finished:
-            expected = host.step(())
-            check(device.step(()), expected)
-            ahead += bool(device.prepare())
-            finished = expected.finished
-        assert ahead > 0
 
 
 def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(devices: Devices) -> None:
