@@ -27,6 +27,7 @@ from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.system.device import WARM_UPS, Graphs, Mark, set_up
 from tests.decoder.makers import PROMPT, TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, with_slots
+from tests.decoder.session.cuda_graph.on_gpu import on_gpu
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.tensors import CUDA, Device
@@ -255,3 +256,19 @@ def test_a_round_that_makes_the_device_unusable_ends_this_run_and_each_later_one
             next(iter(decode(moved, PROMPT, RUN)))
     assert isinstance(events[-1], End)
     assert events[-1].reason == "error"
+
+
+def test_engines_of_gpu_tests_are_loaded_without_a_trial_of_kernels(
+    engine: Engine, tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, pair = list[dict[str, Any]](), tiny_models.pair("neox")
+
+    def load(*_: str, **how: Any) -> Engine:
+        asked.append(how)
+        return engine
+
+    monkeypatch.setattr("tests.decoder.session.cuda_graph.on_gpu.load_pair", load)
+    monkeypatch.setattr(tiny_models, "pair", lambda _: pair)
+    monkeypatch.setattr(tiny_models, "_once", lambda _, make: make())
+    on_gpu(tiny_models, "neox", "float32")
+    assert [how["kernels"] for how in asked] == [False]

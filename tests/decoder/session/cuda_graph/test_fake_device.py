@@ -4,6 +4,7 @@ Then the stand-ins themselves: the device, its driver, and records of work on a 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import count
 from typing import Any
@@ -22,12 +23,14 @@ from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.protocol import Outcome
 from decoder.session.steering import KnobState, Turn
+from decoder.tree import TokenTree
 from tests.decoder.makers import with_pair
 from tests.decoder.session.cuda_graph.matching import (
     GREEDY,
     SMALL_METHODS,
     Case,
     Devices,
+    check,
     match,
 )
 from tests.decoder.session.cuda_graph.on_gpu import no_hidden_waits
@@ -108,6 +111,13 @@ def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch
         assert isinstance(session, GraphSession)
         session.close()
     assert device.graphs
+
+
+@pytest.mark.parametrize(("error", "same"), [(2e-4, True), (0.01, False)])
+def test_rounds_are_the_same_up_to_the_rounding_of_weights_in_another_layout(error: float, *, same: bool) -> None:
+    expected, found = (Outcome(TokenTree([1, 2], [-1, 0], [0.0, -1.0 + shift])) for shift in (0.0, error))
+    with nullcontext() if same else pytest.raises(AssertionError):
+        check(found, expected)
 
 
 # Work that a device cannot capture
