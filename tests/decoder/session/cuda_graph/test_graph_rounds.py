@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -82,42 +82,28 @@ PROMPTS = {
 
 CASES = [
     *(Case("neox", rules, limit=30) for rules in RULES),
-    *(Case("neox", rules, by_module=True) for rules in ("ar", "linear", "fixed, cut", "lively", "best", "best-first")),
-    *(Case("llama", rules) for rules in ("linear", "dynatree", "best", "sharpened", "best-first, wide")),
-    *(Case("neox", rules, "float32") for rules in ("fixed", "lively", "best-first")),
+    *(Case("neox", rules, by_module=True) for rules in ("ar", "fixed, cut", "best")),
+    *(Case("llama", rules) for rules in ("linear", "best", "best-first, wide")),
+    Case("neox", "fixed", "float32"),
     *(
         Case(pair, dtype="float32")
         for pair in ("gpt2", "qwen3", "twins", "wide-draft", "wide-target", "llama-strange", "begin")
     ),
     # Sampled
-    *(Case("neox", rules, sampling=sampling) for rules, sampling in product(METHODS, (WARM, TOP_P))),
-    *(
-        Case("neox", rules, sampling=sampling)
-        for rules, sampling in product(
-            ("lively", "best-first"), (Sampling(1.0), Sampling(1.0, top_k=5), Sampling(0.8, 20, 0.7))
-        )
-    ),
+    *(Case("neox", rules, sampling=sampling) for rules, sampling in zip(METHODS, cycle((WARM, TOP_P)))),
+    *(Case("neox", sampling=sampling) for sampling in (Sampling(1.0), Sampling(1.0, top_k=5), Sampling(0.8, 20, 0.7))),
     Case("neox", "best", sampling=Sampling(2.0, top_k=1)),
-    *(
-        Case(pair, rules, dtype, sampling=sampling, seed=seed, limit=16)
-        for pair, rules, dtype in (
-            ("llama", "linear", "float64"),
-            ("qwen3", "lively", "float64"),
-            ("neox", "lively", "float32"),
-        )
-        for seed, sampling in ((4, Sampling(1.0)), (HUGE_SEED, TOP_P))
-    ),
+    Case("llama", "linear", sampling=Sampling(1.0), seed=4, limit=16),
+    Case("qwen3", "lively", sampling=TOP_P, seed=HUGE_SEED, limit=16),
     *(
         Case(pair, dtype="float32", sampling=Sampling(0.9, top_p=0.8), seed=1)
-        for pair in ("twins", "wide-draft", "wide-target", "begin")
+        for pair in ("twins", "wide-draft", "wide-target")
     ),
     # With a head
-    *(Case(HEADED, rules, limit=16) for rules in (*METHODS, "a chain of one")),
+    *(Case(HEADED, rules, limit=16) for rules in ("ar", "lively", "best", "best-first", "eagle2", "a chain of one")),
     *(Case(name("llama", layout), limit=16) for layout in LAYOUTS if "P-EAGLE" not in layout),
-    *(
-        Case(name("llama", layout), sampling=sampling, seed=3, limit=16)
-        for layout, sampling in product(("flat", "flat, all tokens"), (Sampling(0.7), Sampling(1.0, 20, 0.9)))
-    ),
+    Case(HEADED, sampling=Sampling(0.7), seed=3, limit=16),
+    Case(name("llama", "flat, all tokens"), sampling=Sampling(1.0, 20, 0.9), seed=3, limit=16),
     # Modules, and pairs with windows
     *(Case(pair, by_module=True) for pair in ("llama", "qwen3")),
     Case("gpt2", "linear", by_module=True),
@@ -125,18 +111,14 @@ CASES = [
         Case("half-windows", rules, by_module=by_module, limit=40, prompt=IN_WINDOW)
         for by_module, rules in product((False, True), ("ar", "best"))
     ),
-    *(Case("half-windows", rules, limit=40, prompt=IN_WINDOW) for rules in ("linear", "fixed")),
     Case("windows", "best", limit=40, prompt=IN_WINDOW),
     Case("windows", "linear", by_module=True, limit=40, prompt=IN_WINDOW),
     # Lengths
     *(Case("llama", rules, prompt="one token", limit=20) for rules in FEW),
     *(Case("neox", rules, prompt=NEAR_THE_END, limit=12) for rules in (*FEW, "best")),
     Case("neox", sampling=WARM, prompt=NEAR_THE_END, limit=12),
-    *(Case("neox", rules, limit=limit) for rules, limit in product(FEW, range(1, 8))),
-    *(
-        Case("neox", rules, sampling=sampling, limit=limit)
-        for rules, sampling, limit in product(METHODS, (WARM, TOP_P), (1, 2, 3))
-    ),
+    *(Case("neox", rules, limit=limit) for rules, limit in product(FEW, (1, 2, 5))),
+    *(Case("neox", rules, sampling=TOP_P, limit=limit) for rules, limit in product(FEW, (1, 2, 3))),
 ]
 
 
@@ -174,7 +156,7 @@ def tied(devices: Devices) -> Callable[[float], Engine]:
     return made
 
 
-@pytest.mark.parametrize("rules", TIED)
+@pytest.mark.parametrize("rules", TIED[::2])
 def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_the_host_s(
     devices: Devices, tied: Callable[[float], Engine], rules: str
 ) -> None:
@@ -191,7 +173,7 @@ def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_t
     assert device.text == host.text
 
 
-@pytest.mark.parametrize("rules", TIED)
+@pytest.mark.parametrize("rules", TIED[1::2])
 def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(
     devices: Devices, tied: Callable[[float], Engine], rules: str
 ) -> None:
@@ -236,7 +218,7 @@ SOME_RULES = (
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rules=SOME_RULES.filter(lambda rules: fits(rules.rule())), pair=st.sampled_from(["neox", "llama", "neox-strange"])
 )
@@ -280,7 +262,9 @@ def test_after_a_prompt_of_one_token_a_head_drafts_from_the_second_round_on(devi
     assert min(len(outcome.tree) for outcome in found[1:-1]) > 1
 
 
-@pytest.mark.parametrize(("rules", "sampling"), product(FEW, (GREEDY, Sampling(0.6, top_p=0.9))), ids=str)
+@pytest.mark.parametrize(
+    ("rules", "sampling"), [("ar", GREEDY), ("linear", Sampling(0.6, top_p=0.9)), ("lively", GREEDY)], ids=str
+)
 def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(
     devices: Devices, rules: str, sampling: Sampling
 ) -> None:
@@ -406,8 +390,11 @@ def test_the_choice_in_a_graph_is_the_verifier_s(devices: Devices, monkeypatch: 
 # Targets whose logits leave no choice
 
 
-@pytest.mark.parametrize(("make", "value"), [(with_slots, math.nan), (recorded, math.inf)])
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(0.8), Sampling(0.8, 20, 0.9)], ids=str)
+@pytest.mark.parametrize(
+    ("make", "value", "sampling"),
+    [(with_slots, math.nan, Sampling(0.8)), (recorded, math.inf, GREEDY), (recorded, math.nan, Sampling(0.8, 20, 0.9))],
+    ids=str,
+)
 def test_graph_rounds_end_with_the_sentence_of_the_host_s_rounds(
     tiny_models: TinyModels, make: Callable[[Engine], Engine], value: float, sampling: Sampling
 ) -> None:
