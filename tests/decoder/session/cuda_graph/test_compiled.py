@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder import load_pair
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
@@ -117,35 +116,6 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
             assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
         assert torch.allclose(given[0], same[0], atol=1e-12)
         assert bool(given[0].any())
-
-
-def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
-    compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.engine("half-windows", "float64").pair.target), compiler)
-    form.compile([1, 4])
-    assert len(compiler.made) == 2
-    before = compiler.runs
-    for length in (5, 300, 700, 900):
-        for rows in (1, 4):
-            with without_gradients():
-                form.computed(*example(form, rows, length))
-    assert (len(compiler.made), compiler.runs - before) == (2, 8)
-
-
-@pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0
-@pytest.mark.parametrize(("rows", "inference"), [(5, False), (4, True)])
-def test_passes_of_other_sizes_and_kinds_are_plain_calls(
-    tiny_models: TinyModels, rows: int, *, inference: bool
-) -> None:
-    """So a round never waits for the compiler."""
-    compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.engine("llama", "float64").pair.target), compiler)
-    form.compile([4])
-    before = compiler.runs
-    store, *others = example(form, rows, 9)
-    with torch.inference_mode() if inference else without_gradients():
-        form.computed(store.clone() if inference else store, *others)
-    assert (len(compiler.made), compiler.runs) == (1, before)
 
 
 def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
@@ -311,21 +281,6 @@ def test_a_draft_that_no_round_runs_is_not_compiled(slow: Engine) -> None:
     assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
 
 
-def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Engine) -> None:
-    with torch.inference_mode():
-        slot = graph_slots(slow).take(slow.pair, 20)
-    assert not slot.target.store.is_inference()
-    assert not slot.draft.store.is_inference()
-
-
-def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Engine) -> None:
-    small = graph_slots(slow).take(slow.pair, 20)
-    graph_slots(slow).give_back(small)
-    told(slow, quick)
-    assert graph_slots(slow).take(slow.pair, 20) is not small
-    assert replace(slow).slots is graph_slots(slow)
-
-
 # Sizes
 
 
@@ -404,13 +359,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     monkeypatch.setattr(job, "_measured", stop)
     return found
-
-
-def test_a_pair_is_compiled_for_what_it_is_loaded_for(tiny_models: TinyModels, asked: list[Passes]) -> None:
-    pair, wanted = tiny_models.pair("neox"), Passes((2,), (1, 8))
-    for given in (wanted, None):
-        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
-    assert asked == [wanted, passes_of(RunConfig())]
 
 
 def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Passes]) -> None:

@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from decoder import RunConfig
 from decoder.engine import Engine
@@ -27,13 +26,11 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import BUCKETS, Shape, fits
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
-from decoder.verify.verifier import GreedyVerifier
 from tests import tiny
 from tests.decoder.broken_targets import damaged
 from tests.decoder.makers import TinyModels, graph_slots, host_session, play, with_pair
@@ -47,7 +44,6 @@ from tests.decoder.session.cuda_graph.matching import (
     recorded,
     records,
     rounds_of,
-    text_of,
     text_of_host,
     with_slots,
 )
@@ -367,24 +363,6 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(devices: Devices)
         repeated()
         assert int(slot.state.length) > length
         assert bool((slot.draft.store != before[0]).any())
-
-
-class Worst(GreedyVerifier):
-    """Chooses the target's least probable token."""
-
-    def choose(self, logits: Tensor, *_: object) -> Tensor:
-        return logits.argmin(-1)
-
-
-def test_the_choice_in_a_graph_is_the_verifier_s(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slot also contains graphs of another verifier, which must not be used."""
-    engine, texts = devices.recorded(), []
-    for verifier in (GreedyVerifier(), Worst(), GreedyVerifier()):
-        monkeypatch.setattr(session_module, "device_verifier", lambda *_, verifier=verifier: verifier)
-        texts.append(text_of(rounds_of(devices.begun(engine, None, 8))))
-    best, worst, again = texts
-    assert best == again
-    assert worst != best
 
 
 # Targets whose logits leave no choice

@@ -217,19 +217,6 @@ def test_only_what_sampling_asks_for_is_captured(devices: Devices) -> None:
     assert drafts == [GREEDY_VERIFIER, WHOLE, TRUNCATED]
 
 
-def test_graphs_of_settings_that_were_turned_off_are_not_captured_ahead(devices: Devices) -> None:
-    engine = devices.recorded("long").sampled(0, Schedule(Sampling(0.6)))
-    session = begun(engine, [1] * 200, 150, Linear(2))
-    session.step(())
-    engine.sampling.turn(len(session.text) - 1, GREEDY)
-    session.step(())
-    session.step(())
-    while session.prepare():
-        pass
-    ahead = [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]
-    assert {key[-1] for key in ahead} == {GREEDY_VERIFIER}
-
-
 def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
     schedule = Schedule(GREEDY)
     for position, sampling in ((10, Sampling(0.6)), (20, Sampling(0.6, top_k=4)), (30, Sampling(0.6)), (40, GREEDY)):
