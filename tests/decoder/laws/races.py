@@ -175,7 +175,6 @@ def of_heads() -> list[Race]:
         headed(dflash.name("llama", "DeepSpec"), Sampling(0.6)),
         headed(dflash.name("llama", "DeepSpec"), Sampling(1.2, 30, 0.9)),
         headed(eagle3.name("llama", "P-EAGLE"), count=140),
-        headed(dflash.name("llama", "DeepSpec, rnn"), Sampling(0.6), count=120),
         headed(eagle3.name("neox", "P-EAGLE, flat"), Sampling(0.8), 24),
         headed(mtp.name("glm4_moe"), count=200, **flat),
         *(

@@ -6,7 +6,8 @@ compute each round from the whole text.
 
 import copy
 from dataclasses import replace
-from itertools import cycle
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import DynaTree, Fixed, Linear, RunConfig
+from decoder import DynaTree, Fixed, Linear, RunConfig, load_pair
 from decoder.draft import head_passes as head_text
 from decoder.draft.head_passes import PROBED, BlockPasses, Eagle3Passes, ParallelPasses
 from decoder.draft.model_drafter import ModelDrafter
@@ -22,6 +23,7 @@ from decoder.engine import Engine
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
+from decoder.methods.bestfirst import BestFirst
 from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
@@ -31,7 +33,7 @@ from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests import tiny
 from tests.decoder import mtp_checkpoints as mtp
-from tests.decoder.laws.races import BUSHY
+from tests.decoder.laws.races import BUSHY, OF_TREES
 from tests.decoder.laws.races import GUESSES as PROMPT
 from tests.decoder.makers import TinyModels, host_session, play
 from tests.decoder.mtp_reference import HAS_REFERENCE, MtpOracle
@@ -40,6 +42,7 @@ from tests.decoder.session.made_costs import FREE, WIDE, priced
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.dflash_reference import DflashOracle
 from tests.eagle3_reference import Eagle3Oracle
+from tests.head_files import FAVOURITES
 from tests.reference import simulate
 from tests.tiny import FAMILIES
 
@@ -102,8 +105,7 @@ def usual(*pairs: str, count: int = 12) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("pair", "tree", "sampling", "count"),
     cases(
-        *((pair, tree, GREEDY, 12) for pair, tree in zip(cycle((FLAT, BLOCKS, mtp.name("glm4_moe"))), list(TREES)[1:])),
-        *((pair, "best of a wide tree", GREEDY, 12) for pair in (FLAT, BLOCKS)),
+        *((pair, tree, GREEDY, 12) for pair, tree in product((FLAT, BLOCKS, mtp.name("glm4_moe")), list(TREES)[1:])),
         *usual(*(eagle3.name(family, "flat") for family in FAMILIES)),
         *usual(*(dflash.name(family, "z-lab") for family in FAMILIES)),
         *usual(*(eagle3.name("llama", layout) for layout in eagle3.LAYOUTS if layout != "flat")),
@@ -154,6 +156,38 @@ def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
 
 
 # Texts
+
+
+@pytest.fixture(scope="module")
+def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny Qwen3 with a context long enough for 200 tokens."""
+    shape = {"num_hidden_layers": 8, "max_position_embeddings": 512}
+    model = tiny.build(tiny.FAMILIES["qwen3"](**shape), seed=1, spread=0.2)
+    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
+    with torch.no_grad():
+        model.get_output_embeddings().weight[others] *= 0.05
+    return tiny.save(tmp_path_factory.mktemp("long") / "target", model, tiny.train_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("layout", "temperature"),
+    [
+        pytest.param("z-lab", 0.0, marks=pytest.mark.soak),
+        pytest.param("DFlash2", 0.6, marks=pytest.mark.soak),
+        pytest.param("speculators, DSpark", 0.0, marks=pytest.mark.soak),
+        ("DeepSpec, rnn", 0.6),
+    ],
+)
+def test_a_long_text_of_blocks_is_that_of_plain_decoding(
+    long_target: Path, tmp_path: Path, layout: str, temperature: float
+) -> None:
+    head = dflash.save_head(tmp_path / "head", dflash.LAYOUTS[layout])
+    engine = load_pair(str(long_target), str(head), device="cpu", dtype="float32")
+    tree, best = replace(BUSHY, n_max=12), BestFirst(12, 4)
+    race = play(engine, RunConfig(OF_TREES, 200, 1, temperature=temperature, dynatree=tree, bestfirst=best), PROMPT)
+    assert len(race.tokens("ar")) == 200
+    assert {method for method in OF_TREES if race.tokens(method) != race.tokens("ar")} == set()
+    assert race.figures("bestfirst").accepted
 
 
 # What is kept from round to round
