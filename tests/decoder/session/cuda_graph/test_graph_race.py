@@ -102,11 +102,6 @@ def test_a_run_gives_all_seats_back_that(devices: Devices, *, stops: bool) -> No
     assert len(graph_slots(pair)._free) == 3
 
 
-def test_the_host_decodes_on_a_cpu_and_where_trees_are_too_large(devices: Devices) -> None:
-    for engine, rules in ((devices.models.engine("neox"), DynaTree()), (devices.plain(), DynaTree(d_max=40))):
-        assert isinstance(engine.session([1, 2], 8, KnobState(rules)), HostSession)
-
-
 # Lookups
 
 LIVELY = DynaTree(

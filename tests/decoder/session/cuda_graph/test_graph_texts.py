@@ -55,9 +55,7 @@ GREEDY_VERIFIER = GreedyVerifier()
 WHOLE, TRUNCATED = CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True)
 
 
-@pytest.mark.parametrize(
-    ("seed", "sampling"), [(2, GREEDY), (0, Sampling(0.6)), (1, Sampling(1.0, top_p=0.9))], ids=str
-)
+@pytest.mark.parametrize(("seed", "sampling"), [(2, GREEDY), (1, Sampling(1.0, top_p=0.9))], ids=str)
 def test_all_methods_write_one_text_whatever_sizes_are_chosen(devices: Devices, sampling: Sampling, seed: int) -> None:
     engine = devices.kept().sampled(seed, Schedule(sampling))
     texts = {name: text_of(rounds_of(devices.begun(engine, rules, 48))) for name, rules in METHODS.items()}
@@ -197,7 +195,7 @@ def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one
 # Captured graphs
 
 
-@pytest.mark.parametrize("rules", [None, Linear(), Fixed(tau=0.0, n_max=6)], ids=["ar", "linear", "fixed"])
+@pytest.mark.parametrize("rules", [None, Fixed(tau=0.0, n_max=6)], ids=["ar", "fixed"])
 def test_other_seeds_and_settings_are_decoded_by_what_was_captured_for_the_first(
     devices: Devices, rules: Rules | None
 ) -> None:

@@ -54,7 +54,11 @@ def played(
     sizes: PlanController | None = None,
     family: str = "neox",
 ) -> list[Outcome]:
-    return rounds_of(begun(engine, devices.prompt(family), limit, rules, sizes))
+    rounds = rounds_of(begun(engine, devices.prompt(family), limit, rules, sizes))
+    assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
+    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
+    assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
+    return rounds
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
@@ -109,15 +113,6 @@ def test_graphs_give_the_sampled_rounds_of_the_host_and_the_text_of_the_cpu(
         text = text_of_host(on_cpu, prompt, 100)
         assert text[: len(found)] == found
         assert text_of_host(engine, prompt, 100) == text
-
-
-@pytest.mark.parametrize("family", ["neox", "llama-strange"])
-def test_rounds_that_choose_their_size_by_real_times_write_the_text(devices: Devices, family: str) -> None:
-    engine = on_gpu(devices.models, family, "float64")
-    for start in range(3):
-        prompt = devices.prompt(family)[start:]
-        plain, chosen = (text_of(rounds_of(begun(engine, prompt, 100, rules))) for rules in (None, WIDE))
-        assert chosen == plain
 
 
 @SAMPLINGS
@@ -181,14 +176,6 @@ def test_graphs_are_captured_while_another_thread_uses_the_device(devices: Devic
     assert not failed
 
 
-@EVERY_METHOD
-def test_parts_of_a_round_take_no_longer_than_the_round(devices: Devices, method: str) -> None:
-    rounds = played(devices, on_gpu(devices.models, "neox", "float32"), SMALL_METHODS[method])
-    assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
-    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
-    assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
-
-
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
@@ -242,8 +229,8 @@ def test_both_devices_find_the_same_gap_between_two_tokens(devices: Devices, *, 
 
 
 def test_all_methods_race_on_the_device_and_write_the_same_text(devices: Devices) -> None:
-    names = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
+    names = ("dynatree", "ar", "linear", "fixed", "auto", "alg1", "hf")
     engine = on_gpu(devices.models, "neox", "float64")
     race = play(engine, RunConfig(names, 60, dynatree=DynaTree()), PROMPT)
     assert {method: race.tokens(method) for method in names} == dict.fromkeys(names, devices.generated(60))
-    assert len(graph_slots(engine)._free) == 4
+    assert len(graph_slots(engine)._free) == 5
