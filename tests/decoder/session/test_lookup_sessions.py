@@ -138,20 +138,6 @@ def test_lookups_go_deeper_than_the_model_may(tiny_models: TinyModels) -> None:
     assert deepest["root"] == 0 < deepest["draft"] <= 2 < deepest["lookup"]
 
 
-def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> None:
-    """Rounds of lookups alone and rounds with the draft model alternate in one text."""
-    luck, seen = random.Random(5), set[tuple[bool, bool]]()
-    loaded = tiny_models.engine("neox", "float64")
-    for _ in range(12):
-        played = play(priced(loaded, some_costs(luck)), RunConfig(("ar", "auto"), 72), TWICE)
-        as_ar(played)
-        seen = {(bool(event.draft_forwards), len(event.tokens) > 1) for event in played.rounds("auto")}
-        if {(True, True), (False, True)} <= seen:
-            break
-    else:
-        pytest.fail(f"no text had rounds of both ways, but the last one {seen}")
-
-
 def test_a_model_is_asked_only_where_it_saw_the_path(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the draft model has not read a looked-up node's path, it knows only the node's token."""
     plain, asked = DraftPasses.best_after_level, list[bool]()
