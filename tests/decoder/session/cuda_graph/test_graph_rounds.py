@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import RunConfig
@@ -34,6 +34,8 @@ from decoder.tree_rules import Rules
 from tests import tiny
 from tests.decoder.broken_targets import damaged
 from tests.decoder.makers import TinyModels, graph_slots, host_session, play, with_pair
+from tests.decoder.property_settings import examples
+from tests.decoder.session.all_methods import FIXEDS, dynatrees
 from tests.decoder.session.cuda_graph.matching import (
     GREEDY,
     LIVELY,
@@ -179,42 +181,10 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(
 
 # Random rules
 
-CHANCES = st.sampled_from([0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0])
-SIZES = st.sampled_from([1, 2, 3, 5, 8, 16, 31, 60])
+SOME_RULES = st.builds(Linear, st.integers(1, 12)) | FIXEDS | dynatrees()
 
 
-@st.composite
-def some_trees(draw: st.DrawFn) -> Rules:
-    d_max = draw(st.integers(2, 9))
-    low, mid, high = sorted(draw(st.tuples(*[st.integers(1, 5)] * 3)))
-    stop, deep = sorted((draw(CHANCES), draw(CHANCES)))
-    return DynaTree(
-        d0=draw(st.floats(1, d_max - 1)),
-        d_max=d_max,
-        branching=(low, mid, high),
-        tau_l=draw(st.sampled_from([0.01, 0.2, 0.6])),
-        tau_h=draw(st.sampled_from([0.65, 0.9, 1.0])),
-        rho_stop=stop,
-        rho_deep=deep,
-        tau=draw(CHANCES),
-        n_max=draw(SIZES),
-        selection=draw(st.sampled_from(["bfs", "best"])),
-        history=draw(st.booleans()),
-        window=draw(st.integers(1, 4)),
-        target_acceptance=draw(st.sampled_from([0.0, 0.2, 0.7])),
-        eta_d=draw(st.sampled_from([0.5, 1.0, 3.0])),
-        eta_h=draw(st.sampled_from([0.05, 0.4])),
-    )
-
-
-SOME_RULES = (
-    st.builds(Linear, st.integers(1, 12))
-    | st.builds(Fixed, st.integers(1, 5), st.integers(1, 4), CHANCES, SIZES)
-    | some_trees()
-)
-
-
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(8)
 @given(
     rules=SOME_RULES.filter(lambda rules: fits(rules.rule())), pair=st.sampled_from(["neox", "llama", "neox-strange"])
 )
