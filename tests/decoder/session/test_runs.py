@@ -139,7 +139,7 @@ def test_lone_surrogates_of_a_prompt_are_replaced(tiny_models: TinyModels) -> No
 
 
 def test_slow_motion_sleeps_and_leaves_decode_time_alone(tiny_models: TinyModels) -> None:
-    events = decode(tiny_models.engine("neox"), PROMPT, RunConfig(("ar",), 4), Steering(speed=0.005))
+    events = decode(tiny_models.engine("neox"), PROMPT, RunConfig(("ar",), 4), Steering(speed=0.001))
     *_, before, last = [event for event in events if isinstance(event, Round)]
     assert last.wall_s >= 50 * before.t
     assert last.t < last.wall_s / 25
