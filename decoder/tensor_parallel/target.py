@@ -113,9 +113,6 @@ def reason(error: BaseException) -> str:
     return _SOURCE_LINE.sub("", first_line(error)).partition(". ")[0]
 
 
-Result = TypeVar("Result")
-
-
 class LeaderCache(KvCache):
     """The leader's cache, which records how its rows moved since the previous pass."""
 
@@ -196,7 +193,7 @@ class Leader(Forward):
 
         return self._together(ask)
 
-    def _together(self, work: Callable[[], Result]) -> Result:
+    def _together(self, work: Callable[[], T]) -> T:
         """Runs work that needs all ranks. After a failure, each later call raises the same LostRankError."""
         if self._fault:
             raise self._fault

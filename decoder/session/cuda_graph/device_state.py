@@ -188,8 +188,10 @@ def drafted_nodes(report: NDArray[np.float64]) -> int:
     return int(np.count_nonzero(_lines(report)[LEVEL].view(np.int64)))
 
 
-def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
-    """The tree that is verified next; `root` is the token of its root."""
+def drafted(report: NDArray[np.float64], root: int, *, own: bool = False) -> TokenTree:
+    """The tree that is verified next; `root` is the token of its root. `own`: `logprobs` are sharpened or noisy, so the
+    tree also has the draft's unmodified `draft_logprobs`.
+    """
     lines, count = _lines(report), drafted_nodes(report)
     nodes = lines.view(np.int64)
     tree = TokenTree.of(
@@ -198,14 +200,8 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
         [0.0, *lines[LOGPROB, 1:count].tolist()],
     )
     tree.lost = not math.isfinite(report[DRAFTED_FROM])
-    return tree
-
-
-def drafted_with_own(report: NDArray[np.float64], root: int) -> TokenTree:
-    """`drafted` if `logprobs` are sharpened or noisy: the tree also has the draft's unmodified `draft_logprobs`."""
-    tree = drafted(report, root)
-    if len(tree) > 1:
-        tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]
+    if own and count > 1:
+        tree.draft_logprobs = [0.0, *lines[OWN_LOGPROB, 1:count].tolist()]
     return tree
 
 

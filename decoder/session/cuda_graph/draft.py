@@ -33,14 +33,12 @@ of similar size: for the best parts of PART tokens, then for the best tokens in 
 class LevelPasses(Protocol):
     """The forward passes of one draft; tokens and logits have the target's token ids."""
 
-    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        """Logits after the text's last token; `tokens` are the last tokens of the text."""
-
-    def level(
-        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
+    def __call__(
+        self, tokens: Int[Tensor, "N"], rows: slice, parents: Int[Tensor, "N"] | None, bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "W V"]:
         """Logits of one level. `rows` is the level's range among the rows of all passes; `parents` are indices of rows
-        within the level above.
+        within the level above. If `parents` is None, `tokens` are the text's last tokens, and the logits are those
+        after the last of them.
         """
 
 
@@ -92,10 +90,17 @@ class DraftPart(Part):
     lag = 0
 
     def __init__(
-        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
+        self,
+        forward: StaticForward,
+        store: Float[Tensor, "L 2 H S D"],
+        vocabulary: int,
+        context: int,
+        conversion: Fit | None = None,
     ) -> None:
+        """`conversion` is for a draft model that has more or fewer token ids than the target."""
         super().__init__(store, vocabulary, context)
         self.forward = forward
+        self._conversion = conversion
 
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
@@ -108,7 +113,10 @@ class DraftPart(Part):
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        return self.forward.computed(self.store, tokens, rotation, slots, bias)
+        if self._conversion is None:
+            return self.forward.computed(self.store, tokens, rotation, slots, bias)
+        read = self._conversion.read_on_device(tokens)
+        return self._conversion.logits(self.forward.computed(self.store, read, rotation, slots, bias))
 
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
         self.logits(state.text[rows], places, places, bias)
@@ -122,45 +130,17 @@ class DraftPart(Part):
         self.store.index_copy_(3, places, self.store.index_select(3, sources))
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
-        return _ModelPasses(self, self.rotation(places), slots)
+        rotation = self.rotation(places)
 
+        def logits(tokens: Tensor, rows: slice, parents: Tensor | None, bias: Tensor) -> Tensor:
+            found = self.rotated_logits(tokens, rotation[rows], slots[rows], bias)
+            return found[-1:] if parents is None else found
 
-class FittedSide(DraftPart):
-    """The part of a draft model that has more or fewer token ids than the target."""
-
-    def __init__(
-        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int, conversion: Fit
-    ) -> None:
-        super().__init__(forward, store, vocabulary, context)
-        self._conversion = conversion
-
-    def rotated_logits(
-        self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
-    ) -> Float[Tensor, "N V"]:
-        read = self._conversion.read_on_device(tokens)
-        return self._conversion.logits(super().rotated_logits(read, rotation, slots, bias))
+        return logits
 
 
 def side_of(model: LanguageModel, form: StaticForward, store: Float[Tensor, "L 2 H S D"], pair: Pair) -> DraftPart:
-    conversion, sizes = fit(model, pair.vocabulary), (pair.vocabulary, pair.context)
-    return FittedSide(form, store, *sizes, conversion) if conversion else DraftPart(form, store, *sizes)
-
-
-@dataclass(frozen=True)
-class _ModelPasses:
-    side: DraftPart
-    rotation: Tensor
-    slots: Int[Tensor, "R"]
-
-    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        rows = slice(len(tokens))
-        return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)[-1:]
-
-    def level(
-        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
-    ) -> Float[Tensor, "W V"]:
-        del parents
-        return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)
+    return DraftPart(form, store, pair.vocabulary, pair.context, fit(model, pair.vocabulary))
 
 
 class DraftLayout:
@@ -399,7 +379,8 @@ def grow(
     lines, rows_below = layout.new()
     logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
     grown = Grown(lines, logprobs, torch.empty_like(logprobs) if probabilities else None, rows_below)
-    rows, logits = slice(0, first), passes.first(tokens, bias)
+    rows = slice(0, first)
+    logits = passes(tokens, rows, None, bias)
     for depth, width in enumerate(layout.widths):
         children = layout.candidates(depth)
         candidates, expected = lines[:, children], probabilities(logits, depth) if probabilities else logits
@@ -414,7 +395,7 @@ def grow(
             bias = operators.keep_level(
                 candidates, below, rule.thresholds[depth + 1], bias[-width:], row_slots[rows], best=layout.best
             )
-            logits = passes.level(below[0], rows, below[2], bias)
+            logits = passes(below[0], rows, below[2], bias)
     state.drafted_from.copy_(logprobs[:1])
     operators.pack_tree(state, layout, rule, grown, after[:PLACES])
 

@@ -100,19 +100,13 @@ class _HeadPasses:
         self._hidden = part.forward.head.fused(part.states.index_select(0, places[: part.first]))
         """Hidden inputs of the first rows; after a pass, the hidden inputs of the children of each row with logits."""
 
-    def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        return self._logits(tokens, self._hidden, slice(len(tokens)), bias, 1)
-
-    def level(
-        self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
+    def __call__(
+        self, tokens: Int[Tensor, "N"], rows: slice, parents: Int[Tensor, "N"] | None, bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "W V"]:
-        return self._logits(tokens, self._hidden.index_select(0, parents), rows, bias, len(tokens))
-
-    def _logits(
-        self, tokens: Int[Tensor, "N"], hidden: Float[Tensor, "N X"], rows: slice, bias: Float[Tensor, "N M"], last: int
-    ) -> Float[Tensor, "K V"]:
-        """Logits of the last `last` rows, whose children the next pass computes."""
         form, part = self._part.forward, self._part
-        outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)[-last:]
+        hidden = self._hidden if parents is None else self._hidden.index_select(0, parents)
+        outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)
+        if parents is None:
+            outputs = outputs[-1:]
         self._hidden = form.head.carried(outputs)
         return form.head.logits(outputs)

@@ -132,8 +132,10 @@ class Rehearsal:
         self._state = DeviceState(device, self._slots + DEEPEST + BEYOND)
         self._state.begin(range(LENGTH), rule)
         self._forms = [Table(table) for table in tables]
+        numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in TRUNCATIONS]
+        truncations: Float[Tensor, "N 3"] = torch.tensor(numbers, dtype=torch.float64, device=device)
         self._truncated = [
-            (_of_as_many(form.logits, rows), _of_as_many(_truncations(device), rows))
+            (_of_as_many(form.logits, rows), _of_as_many(truncations, rows))
             for form, rows in zip(self._forms, (self._nodes, max(size.widths)), strict=True)
         ]
         self._target, self._draft = (
@@ -371,11 +373,6 @@ def _shares(
         return graph_slots.repeatable(work, device)
 
     return [relative_time(repeatable(each, operators), repeatable(each, PLAIN), device) for each in examples]
-
-
-def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:
-    numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in TRUNCATIONS]
-    return torch.tensor(numbers, dtype=torch.float64, device=device)
 
 
 def _of_as_many(lines: Tensor, rows: int) -> Tensor:

@@ -18,7 +18,7 @@ from decoder.draft.tree_size.plan import TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
-from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, drafted_with_own, verified
+from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, verified
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape, sizes_of_rounds
@@ -37,8 +37,8 @@ class _Draft:
     shape: Shape
     plan: TreePlan | None
     """Size of the tree, if costs determined it for this round."""
-    read: Callable[[NDArray[np.float64], int], TokenTree]
-    """(report, root) -> the drafted tree."""
+    own: bool
+    """Whether the tree also has the draft's unmodified log-probabilities; see `drafted`."""
 
     @property
     def most(self) -> int | None:
@@ -214,18 +214,18 @@ class GraphSession(Session):
             return None
         rule = self._knobs.rule
         greedy = self._sampling.greedy_from(len(self.text))
-        read = drafted if greedy and rule.growth.sharpness == 1 else drafted_with_own
+        own = not greedy or rule.growth.sharpness != 1
         if self._sizes is None:
-            return _Draft(shape(rule), None, read)
+            return _Draft(shape(rule), None, own)
         if self._observation:
             self._sizes.learn(*self._observation)
             self._observation = None
         plan = self._sizes.choose(int(rule.growth.deepest))
-        return _Draft(beam(rule, plan.depth), plan, read) if plan else None
+        return _Draft(beam(rule, plan.depth), plan, own) if plan else None
 
     def _draft_again(self, draft: _Draft) -> None:
         pending = self._pending.draft(draft.shape, len(self.text), draft.most)
-        self._tree = draft.read(self._pending.wait(self._pending.report()), self.text[-1])
+        self._tree = drafted(self._pending.wait(self._pending.report()), self.text[-1], own=draft.own)
         self._read = len(self.text)
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
@@ -263,7 +263,8 @@ class GraphSession(Session):
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self.text)
-        self._draft, self._tree = follows, follows.read(report, bonus) if follows else TokenTree([bonus])
+        self._draft = follows
+        self._tree = drafted(report, bonus, own=follows.own) if follows else TokenTree([bonus])
         self._draft_s = drafting.seconds if drafting else 0.0
         self._draft_forwards = follows.shape.deepest + caught_up if follows else 0
         outcome.turned_after = learnt(self._knobs, outcome)

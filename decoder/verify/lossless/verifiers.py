@@ -45,11 +45,10 @@ def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
     """`whole`, applied only to the path that follows each node's first sampled token."""
-
-    def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-        return whole.reach(tree.first_path(), target_probs, draft_probs)
-
-    return LosslessVerifier(batched_top_down.on_first_path(whole.on_device), reach)
+    return LosslessVerifier(
+        lambda tree, target, draft, generator: whole.on_device(tree.first_path(), target, draft, generator),
+        lambda tree, target, draft: whole.reach(tree.first_path(), target, draft),
+    )
 
 
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))

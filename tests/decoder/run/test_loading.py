@@ -17,14 +17,10 @@ from decoder.errors import ConfigError, DecoderError, ModelError, PairError, Pro
 from decoder.events import Run, arithmetic
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.models.pair import Pair
-from decoder.run import loading
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.session.cuda_graph import compiled, self_test
-from dynatui.lab.bench import shapes
 from tests import tiny
 from tests.decoder.laws.races import drafting_in
-from tests.decoder.makers import PROMPT, TinyModels, graph_slots, play
+from tests.decoder.makers import PROMPT, TinyModels, play
 from tests.decoder.session.cuda_graph.matching import match, recorded
 from tests.fake_cuda.driver import fake_cuda
 
@@ -248,8 +244,7 @@ def drafting(models: TinyModels, draft_dtype: str, dtype: str = "float32", **how
     return drafting_in(draft_dtype, **how)(models, "neox", dtype)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("rules", [Linear(), DynaTree()], ids=["linear", "dynatree"])
+@pytest.mark.parametrize(("rules", "temperature"), [(Linear(), 0.8), (DynaTree(), 0.0)], ids=["linear", "dynatree"])
 def test_rounds_on_the_device_are_those_of_the_host(
     tiny_models: TinyModels, rules: Linear | DynaTree, temperature: float
 ) -> None:
@@ -284,87 +279,3 @@ def test_an_unknown_one_and_one_that_leaves_no_room_to_be_exact_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=line):
         drafting(tiny_models, dtype, **how)
-
-
-# Compilation of passes: on request, for the pair that decodes, where rounds run on the device
-
-
-@pytest.fixture
-def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
-    """Pairs passed to the compiler; patches let the device of the test count as supported."""
-    found: list[Pair] = []
-    monkeypatch.setattr(compiled, "compile_pair", lambda pair, *_: found.append(pair))
-    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
-    monkeypatch.setattr(loading, "require_compilable", lambda *_, **__: None)
-    monkeypatch.setattr(shapes, "require_compilable", lambda *_, **__: None)
-    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
-    return found
-
-
-@pytest.fixture
-def makers(tiny_models: TinyModels, tmp_path: Path) -> dict[str, Callable[..., Engine]]:
-    """Three ways to load a pair: as saved, with a random draft, and of random weights."""
-    pair, shape = tiny_models.pair("neox"), tmp_path / "config.json"
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    sizes |= {"vocab_size": 288, "max_position_embeddings": 64}
-    shape.write_text(json.dumps({"model_type": "gpt_neox"} | sizes), encoding="utf-8")
-    usual: dict[str, Any] = {"device": "cpu", "dtype": "float32", "compiled": True, "exact": False}
-
-    def made(load: Callable[..., Engine], *names: Path) -> Callable[..., Engine]:
-        return lambda **given: load(*map(str, names), **usual | given)
-
-    return {
-        "saved": made(load_pair, pair.target, pair.draft),
-        "random draft": made(shapes.loaded_pair, pair.target, pair.draft),
-        "random weights": made(shapes.random_pair, shape, shape),
-    }
-
-
-KINDS = pytest.mark.parametrize("kind", ["saved", "random draft", "random weights"])
-
-
-@KINDS
-def test_the_passes_of_the_pair_that_decodes_are_compiled_and_nothing_unasked(
-    makers: dict[str, Callable[..., Engine]], contests: list[Pair], kind: str
-) -> None:
-    makers[kind](compiled=False)
-    assert not contests
-    engine = makers[kind]()
-    assert len(contests) == 1
-    assert contests[0] is engine.pair
-    assert engine.pair.draft_model.name.endswith("(random head)") is (kind == "random draft")
-    assert makers["random weights"](compiled=False, exact=True).exact
-
-
-@pytest.mark.parametrize("kind", ["saved", "random draft"])
-def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    makers: dict[str, Callable[..., Engine]], contests: list[Pair], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
-    assert graph_slots(makers[kind]()).refused == "it waits for the host"
-    assert not contests
-
-
-@KINDS
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ({"device": "cpu"}, "--compile is for CUDA, but the device is cpu; leave --compile out"),
-        pytest.param(
-            {"device": "auto"}, "--compile is for CUDA, but the device is cpu; leave --compile out",
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
-        ),
-        ({"exact": True}, "--compile has no effect beside --exact"),
-    ],
-)  # fmt: skip
-def test_a_cpu_and_exact_passes_are_refused_before_anything_is_read(
-    makers: dict[str, Callable[..., Engine]],
-    kind: str,
-    given: dict[str, Any],
-    line: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
-    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
-    with pytest.raises(ConfigError, match=line):
-        makers[kind](**given)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import RunConfig, load_pair
-from decoder.events import LENGTH, Draws, End, Round, Verification, encode
+from decoder.events import LENGTH, Draws, End, Round, Verification
 from decoder.run.text_end import within
 from decoder.tree import depths
 from dynatui.record.reader import read_events
@@ -100,28 +100,6 @@ def test_of_the_tree_every_node_stays_that_the_text_has_room_for_and_no_other(ca
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_the_identities_hold_in_recordings_of_every_schema(trace: Path) -> None:
     assert_consistent(read_events(trace))
-
-
-@pytest.mark.parametrize(
-    ("family", "length", "temperature"),
-    [("neox", 1, 0.8), ("neox", 3, 0.8), ("neox", 12, 0.8), ("llama", 2, 0.0), ("llama", 5, 0.0)],
-)
-def test_the_laws_hold_in_runs_of_every_length_and_in_their_files(
-    tiny_models: TinyModels, tmp_path: Path, family: str, length: int, temperature: float
-) -> None:
-    engine, path = tiny_models.engine(family), tmp_path / "run.jsonl"
-    race = play(engine, RunConfig(methods_of(family), length, seed=length, temperature=temperature), TWICE)
-    assert_lawful(race, engine)
-    path.write_bytes(b"".join(map(encode, race.events)))
-    assert read_events(path)[1:] == race.events[1:]
-
-
-@pytest.mark.parametrize("length", [1, 2, 7, 32, 48])
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_the_laws_hold_where_the_text_is_the_draft(tiny_models: TinyModels, length: int, temperature: float) -> None:
-    engine = load_pair(str(tiny_models.pair("neox").target), None, device="cpu", dtype="float32")
-    config = RunConfig(("dynatree", "auto", "ar"), length, temperature=temperature)
-    assert_lawful(play(engine, config, TWICE), engine)
 
 
 @pytest.mark.parametrize("place", [3, 9, 16])

@@ -15,7 +15,7 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.events import Round, Run, decode_line, encode
+from decoder.events import Round, Run
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
@@ -136,28 +136,6 @@ def test_lookups_go_deeper_than_the_model_may(tiny_models: TinyModels) -> None:
         for origin, depth in zip(event.origins, depths(event.parents), strict=True):
             deepest[origin] = max(deepest[origin], depth)
     assert deepest["root"] == 0 < deepest["draft"] <= 2 < deepest["lookup"]
-
-
-def test_a_round_without_origins_is_read_as_one_of_the_draft_alone(tiny_models: TinyModels) -> None:
-    (*_, event) = lookups(cheap(tiny_models))
-    line = encode(event)
-    start = line.index(b',"origins":[')
-    older: Any = decode_line(line[:start] + line[line.index(b"]", start) + 1 :], 1)
-    assert older.origins == []
-
-
-def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> None:
-    """Rounds of lookups alone and rounds with the draft model alternate in one text."""
-    luck, seen = random.Random(5), set[tuple[bool, bool]]()
-    loaded = tiny_models.engine("neox", "float64")
-    for _ in range(12):
-        played = play(priced(loaded, some_costs(luck)), RunConfig(("ar", "auto"), 72), TWICE)
-        as_ar(played)
-        seen = {(bool(event.draft_forwards), len(event.tokens) > 1) for event in played.rounds("auto")}
-        if {(True, True), (False, True)} <= seen:
-            break
-    else:
-        pytest.fail(f"no text had rounds of both ways, but the last one {seen}")
 
 
 def test_a_model_is_asked_only_where_it_saw_the_path(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,17 +95,6 @@ def test_a_run_that_nobody_reads_to_its_end_leaves_no_thread(tiny_models: TinyMo
     assert threading.active_count() == before
 
 
-def test_an_abandoned_run_does_not_disturb_the_next(tiny_models: TinyModels) -> None:
-    engine, methods = tiny_models.engine("gpt2"), methods_of("gpt2")
-    config = replace(CONFIG, methods=methods)
-    for event in decode(engine, PROMPT, config):
-        if isinstance(event, Round) and event.round == 2:
-            break
-    again = play(engine, config)
-    expected = tiny_models.generate(tiny_models.pair("gpt2"), "float32", PROMPT, 40)
-    assert {method: again.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
-
-
 # Refusals
 
 
@@ -154,21 +143,6 @@ def test_slow_motion_sleeps_and_leaves_decode_time_alone(tiny_models: TinyModels
     *_, before, last = [event for event in events if isinstance(event, Round)]
     assert last.wall_s >= 50 * before.t
     assert last.t < last.wall_s / 25
-
-
-def test_a_paused_run_waits(tiny_models: TinyModels) -> None:
-    steering = Steering()
-    steering.paused = True
-    timer = threading.Timer(0.2, lambda: setattr(steering, "paused", False))
-    events = decode(tiny_models.engine("neox"), PROMPT, RunConfig(("ar",), 2), steering)
-    while not isinstance(next(events), Start):
-        pass
-    timer.start()
-    first = next(events)
-    timer.join()
-    assert isinstance(first, Round)
-    assert first.wall_s > 0.2 > first.t
-    assert isinstance(list(events)[-1], Summary)
 
 
 class Clock:
@@ -272,10 +246,8 @@ def test_a_pause_is_used_for_what_is_to_be_done(clock: Clock) -> None:
 @pytest.mark.parametrize(
     ("name", "prompt"),
     [
-        ("llama", "T"),
         ("qwen3", "A small model guesses; "),
         ("gpt2", "The tree grows"),
-        ("neox-strange", "T"),
     ],
 )
 def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
@@ -287,19 +259,6 @@ def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, nam
         assert figures.identical_to_ar is (played.tokens(method) == played.tokens("ar"))
         assert figures.near_tie is (None if figures.identical_to_ar else True)
         assert (figures.first_difference_gap is None) is figures.identical_to_ar
-
-
-def test_a_near_tie_is_judged_by_the_scores_in_float32(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("gpt2")
-    model = tiny_models.loaded(pair, "bfloat16").pair.target
-    prefix = tiny_models.prompt_tokens(pair, PROMPT)
-    exact = tiny_models.oracle(pair, "float32").target_scores(tuple(prefix))
-    order = sorted(range(len(exact)), key=exact.__getitem__)
-    neighbours = [pair for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
-    assert neighbours
-    assert all(Judge(model)(prefix, rivals).near_tie for rivals in neighbours)
-    assert not Judge(model)(prefix, (order[0], order[-1])).near_tie
-    assert not Judge(model)(prefix, (order[-1], order[len(order) // 2])).near_tie
 
 
 @pytest.mark.parametrize("name", ["neox", "llama"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.verify.lossless.batched.plans import PlannedSolver, VerifyOnDevice, draw, to_host, totals
+from decoder.verify.lossless.batched.plans import PlannedSolver, draw, to_host, totals
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
@@ -65,17 +65,3 @@ def verify_visited(
         return solve(*rows, drawn, generator)
 
     return descend(tree, choose)
-
-
-def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
-    """`whole`, applied only to the path that follows each node's first sampled token."""
-
-    def verify(
-        tree: DrawnTree,
-        target_probs: Float[Tensor, "N V"],
-        draft_probs: Float[Tensor, "N V"],
-        generator: RandomGenerator,
-    ) -> Accepted:
-        return whole(tree.first_path(), target_probs, draft_probs, generator)
-
-    return verify

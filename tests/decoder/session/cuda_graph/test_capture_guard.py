@@ -7,38 +7,30 @@ import gc
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import Qwen2Config
 
 from decoder import RunConfig, decode
 from decoder.engine import Engine
 from decoder.errors import LostDeviceError
 from decoder.events import End, Event, Round
-from decoder.forward.language_model import LanguageModel
-from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.models.pair import Pair
 from decoder.session.cuda_graph import kernel_trial, self_test, verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.slots import GraphSlots, tried
-from decoder.system.device import WARM_UPS, Graphs, Mark, require_working, set_up
-from decoder.tree_rules import Rules
-from tests import tiny
+from decoder.system.device import WARM_UPS, Graphs, Mark, set_up
 from tests.decoder.makers import PROMPT, TinyModels
-from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
+from tests.decoder.session.cuda_graph.matching import match, recorded, with_slots
 from tests.decoder.session.cuda_graph.on_gpu import on_gpu
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-from tests.fake_cuda.tensors import CUDA, CudaError, Device
+from tests.fake_cuda.tensors import CUDA, Device
 
 CPU = torch.device("cpu")
 
@@ -90,22 +82,6 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(engine: Engine, mon
 
 
 # Rounds
-
-
-def test_a_text_grows_from_one_range_of_slots_to_the_next_within_its_records(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.engine("long", "float64"))
-    rounds = [match(pair, [7 * place % 260 for place in range(start)], 60, DynaTree()) for start in (150, 240, 350)]
-    assert records(pair) < sum(map(len, rounds)) / 2
-
-
-@pytest.mark.parametrize("rules", [None, DynaTree(selection="best", n_max=9)], ids=["ar", "best"])
-def test_the_module_of_another_family_is_repeated_too(tiny_models: TinyModels, rules: Rules | None) -> None:
-    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    module = tiny.build(Qwen2Config(**tiny._common(settings | {"intermediate_size": 64})), seed=1)
-    target, draft = (LanguageModel.of_module(each.double(), "qwen2") for each in (module, tiny.kin(module, seed=2)))
-    tokenizer = tiny_models.engine("llama", "float64").pair.tokenizer
-    pair = Pair(target=target, draft=draft, tokenizer=tokenizer, eos=frozenset(), context=target.context)
-    match(recorded(Engine(pair), by_module=True), [1, 2, 3, 4], 30, rules)
 
 
 # Captures
@@ -246,22 +222,6 @@ def test_so_has_every_thread_that_decodes(engine: Engine) -> None:
     assert set(current) == {CUDA.index}
 
 
-@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
-def test_triton_launches_on_the_current_device_alone() -> None:
-    import triton  # noqa: PLC0415 - only where it is installed
-
-    @triton.jit  # type: ignore[untyped-decorator]  # untyped in Triton
-    def kernel(numbers: Any) -> None:
-        pass
-
-    with fake_cuda(values=False, current=1):
-        numbers = torch.zeros(3, device="cuda")
-        with pytest.raises(CudaError, match="launched on cuda:1"):
-            kernel[(1,)](numbers)
-        set_up(CUDA, torch.float32)
-        kernel[(1,)](numbers)
-
-
 @pytest.mark.parametrize(("part", "kernel"), [("kernels", "pack_tree"), ("layer_kernels", "attention")])
 def test_a_kernel_that_makes_the_device_unusable_ends_loading_in_one_sentence(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, part: str, kernel: str
@@ -299,16 +259,16 @@ def test_a_round_that_makes_the_device_unusable_ends_this_run_and_each_later_one
 
 
 def test_engines_of_gpu_tests_are_loaded_without_a_trial_of_kernels(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    engine: Engine, tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[object] = []
-    monkeypatch.setattr(self_test, "chosen_operators", lambda *given: tried.append(given))
-    with fake_cuda():
-        assert on_gpu(TinyModels(tmp_path), "neox", "float32").pair.target.device.type == "cuda"
-    assert not tried
+    asked, pair = list[dict[str, Any]](), tiny_models.pair("neox")
 
+    def load(*_: str, **how: Any) -> Engine:
+        asked.append(how)
+        return engine
 
-def test_a_device_that_works_is_not_refused() -> None:
-    with fake_cuda():
-        require_working(CUDA)
-    require_working(torch.device("cpu"))
+    monkeypatch.setattr("tests.decoder.session.cuda_graph.on_gpu.load_pair", load)
+    monkeypatch.setattr(tiny_models, "pair", lambda _: pair)
+    monkeypatch.setattr(tiny_models, "_once", lambda _, make: make())
+    on_gpu(tiny_models, "neox", "float32")
+    assert [how["kernels"] for how in asked] == [False]

@@ -2,6 +2,7 @@
 sizes, which are compiled, include the rows of all passes of a session and few others.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from decoder import load_pair
 from decoder.engine import Engine
+from decoder.errors import ConfigError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
@@ -23,6 +25,7 @@ from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.models.pair import Pair
 from decoder.run import loading
 from decoder.run.config import RunConfig
 from decoder.run.loading import passes_of
@@ -117,35 +120,6 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
             assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
         assert torch.allclose(given[0], same[0], atol=1e-12)
         assert bool(given[0].any())
-
-
-def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
-    compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.engine("half-windows", "float64").pair.target), compiler)
-    form.compile([1, 4])
-    assert len(compiler.made) == 2
-    before = compiler.runs
-    for length in (5, 300, 700, 900):
-        for rows in (1, 4):
-            with without_gradients():
-                form.computed(*example(form, rows, length))
-    assert (len(compiler.made), compiler.runs - before) == (2, 8)
-
-
-@pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0
-@pytest.mark.parametrize(("rows", "inference"), [(5, False), (4, True)])
-def test_passes_of_other_sizes_and_kinds_are_plain_calls(
-    tiny_models: TinyModels, rows: int, *, inference: bool
-) -> None:
-    """So a round never waits for the compiler."""
-    compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.engine("llama", "float64").pair.target), compiler)
-    form.compile([4])
-    before = compiler.runs
-    store, *others = example(form, rows, 9)
-    with torch.inference_mode() if inference else without_gradients():
-        form.computed(store.clone() if inference else store, *others)
-    assert (len(compiler.made), compiler.runs) == (1, before)
 
 
 def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
@@ -311,21 +285,6 @@ def test_a_draft_that_no_round_runs_is_not_compiled(slow: Engine) -> None:
     assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
 
 
-def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Engine) -> None:
-    with torch.inference_mode():
-        slot = graph_slots(slow).take(slow.pair, 20)
-    assert not slot.target.store.is_inference()
-    assert not slot.draft.store.is_inference()
-
-
-def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Engine) -> None:
-    small = graph_slots(slow).take(slow.pair, 20)
-    graph_slots(slow).give_back(small)
-    told(slow, quick)
-    assert graph_slots(slow).take(slow.pair, 20) is not small
-    assert replace(slow).slots is graph_slots(slow)
-
-
 # Sizes
 
 
@@ -387,17 +346,20 @@ class LoadedError(Exception):
     """Ends a measurement once the pair is loaded."""
 
 
+Asked = tuple[Pair, Passes]
+
+
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
-    """Passes requested for compilation; checks for graphs and compilers are patched so that they succeed. Nothing is
-    measured.
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """Pairs and passes requested for compilation; checks for graphs and compilers are patched so that they succeed.
+    Nothing is measured.
     """
 
     def stop(*_: object) -> None:
         raise LoadedError
 
-    found: list[Passes] = []
-    monkeypatch.setattr(contest, "compile_pair", lambda *given: found.append(given[-1]))
+    found: list[Asked] = []
+    monkeypatch.setattr(contest, "compile_pair", lambda pair, *given: found.append((pair, given[-1])))
     monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
     monkeypatch.setattr(loading, "has_graphs", lambda _: True)
     for module in (loading, shapes):
@@ -406,14 +368,77 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     return found
 
 
-def test_a_pair_is_compiled_for_what_it_is_loaded_for(tiny_models: TinyModels, asked: list[Passes]) -> None:
-    pair, wanted = tiny_models.pair("neox"), Passes((2,), (1, 8))
-    for given in (wanted, None):
-        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
-    assert asked == [wanted, passes_of(RunConfig())]
+@pytest.fixture
+def makers(tiny_models: TinyModels, tmp_path: Path) -> dict[str, Callable[..., Engine]]:
+    """Three ways to load a pair: as saved, with a random draft, and of random weights."""
+    pair, shape = tiny_models.pair("neox"), tmp_path / "config.json"
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"vocab_size": 288, "max_position_embeddings": 64}
+    shape.write_text(json.dumps({"model_type": "gpt_neox"} | sizes), encoding="utf-8")
+    usual: dict[str, Any] = {"device": "cpu", "dtype": "float32", "compiled": True, "exact": False}
+
+    def made(load: Callable[..., Engine], *names: Path) -> Callable[..., Engine]:
+        return lambda **given: load(*map(str, names), **usual | given)
+
+    return {
+        "saved": made(load_pair, pair.target, pair.draft),
+        "random draft": made(shapes.loaded_pair, pair.target, pair.draft),
+        "random weights": made(shapes.random_pair, shape, shape),
+    }
 
 
-def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Passes]) -> None:
+KINDS = pytest.mark.parametrize("kind", ["saved", "random draft", "random weights"])
+
+
+@KINDS
+def test_the_passes_of_the_pair_that_decodes_are_compiled_and_nothing_unasked(
+    makers: dict[str, Callable[..., Engine]], asked: list[Asked], kind: str
+) -> None:
+    makers[kind](compiled=False)
+    assert not asked
+    engine = makers[kind](passes=Passes((2,), (1, 8)))
+    ((pair, wanted),) = asked
+    assert pair is engine.pair
+    assert wanted == Passes((2,), (1, 8))
+    assert engine.pair.draft_model.name.endswith("(random head)") is (kind == "random draft")
+    assert makers["random weights"](compiled=False, exact=True).exact
+
+
+@pytest.mark.parametrize("kind", ["saved", "random draft"])
+def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
+    makers: dict[str, Callable[..., Engine]], asked: list[Asked], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
+    assert graph_slots(makers[kind]()).refused == "it waits for the host"
+    assert not asked
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"device": "cpu"}, "--compile is for CUDA, but the device is cpu; leave --compile out"),
+        pytest.param(
+            {"device": "auto"}, "--compile is for CUDA, but the device is cpu; leave --compile out",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        ({"exact": True}, "--compile has no effect beside --exact"),
+    ],
+)  # fmt: skip
+def test_a_cpu_and_exact_passes_are_refused_before_anything_is_read(
+    makers: dict[str, Callable[..., Engine]],
+    kind: str,
+    given: dict[str, Any],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
+    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
+    with pytest.raises(ConfigError, match=line):
+        makers[kind](**given)
+
+
+def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Asked]) -> None:
     pair = tiny_models.pair("neox")
     rules: tuple[Rules, ...] = (DynaTree(), Linear(2), Linear(9), Fixed(2, 2))
     texts = OnTexts(
@@ -433,22 +458,14 @@ def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyMod
     )
     with pytest.raises(LoadedError):
         measure_texts(texts, lambda _: None)
-    assert asked == [passes((None, *(each.rule() for each in rules)))]
+    assert [listed for _, listed in asked] == [passes((None, *(each.rule() for each in rules)))]
 
 
-@pytest.mark.parametrize("random", [True, False], ids=["shapes", "loaded"])
+@pytest.mark.parametrize("kind", ["random draft", "random weights"])
 def test_a_measurement_of_rounds_compiles_for_its_sizes(
-    tiny_models: TinyModels, asked: list[Passes], tmp_path: Path, *, random: bool
+    makers: dict[str, Callable[..., Engine]], asked: list[Asked], kind: str
 ) -> None:
-    pair, config = tiny_models.pair("neox"), tmp_path / "config.json"
-    config.write_text((pair.target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
-
-    def load(**given: Any) -> Engine:
-        make = shapes.random_pair if random else shapes.loaded_pair
-        names = (str(config),) * 2 if random else (str(pair.target), str(pair.draft))
-        return make(*names, device="cpu", dtype="float32", compiled=True, **given)
-
     wanted, run = (Size(1, 2), Size(3, 12)), RunConfig(max_new_tokens=4)
     with pytest.raises(LoadedError):
-        measure_rounds(OnRounds(load, wanted, (16,), run), lambda _: None)
-    assert asked == [shapes.passes(run, wanted)]
+        measure_rounds(OnRounds(makers[kind], wanted, (16,), run), lambda _: None)
+    assert [listed for _, listed in asked] == [shapes.passes(run, wanted)]

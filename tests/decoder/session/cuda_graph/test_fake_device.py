@@ -3,12 +3,10 @@
 Then the stand-ins themselves: the device, its driver, and records of work on a CPU.
 """
 
-import gc
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from itertools import count
+from itertools import count, cycle
 from typing import Any
 
 import pytest
@@ -28,16 +26,11 @@ from decoder.session.steering import KnobState, Turn
 from decoder.tree import TokenTree
 from tests.decoder.makers import with_pair
 from tests.decoder.session.cuda_graph.matching import (
-    GREEDY,
     SMALL_METHODS,
-    WIDE,
     Case,
     Devices,
     check,
     match,
-    rounds_of,
-    text_of,
-    text_of_host,
 )
 from tests.decoder.session.cuda_graph.on_gpu import no_hidden_waits
 from tests.eagle3_checkpoints import name
@@ -50,11 +43,12 @@ SAMPLINGS = Sampling(1.0), Sampling(0.8, 20, 0.9)
 TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}
 small = partial(Case, dtype="float32", seed=3, limit=12)
 CASES = [
-    *(small(pair, method) for pair in ("neox", "llama", name("llama", "flat")) for method in SMALL_METHODS),
+    *(small("neox", method) for method in SMALL_METHODS),
+    *(small(pair, method) for pair in ("llama", name("llama", "flat")) for method in ("linear", "best")),
     *(small(pair, by_module=True) for pair in ("qwen3", "gpt2")),
-    *(small(pair, sampling=each) for pair in ("neox", "llama", name("neox", "nested")) for each in SAMPLINGS),
-    *(small(pair, sampling=each) for pair in ("wide-target", "wide-draft") for each in (GREEDY, *SAMPLINGS)),
-    *(small(pair, method, alone=True, turns=True) for pair in ("neox", "llama") for method in SMALL_METHODS),
+    *(small(pair, sampling=each) for pair, each in zip(("neox", "llama", name("neox", "nested")), cycle(SAMPLINGS))),
+    *(small(pair, sampling=each) for pair, each in zip(("wide-target", "wide-draft"), SAMPLINGS, strict=True)),
+    *(small("neox", method, alone=True, turns=True) for method in ("ar", "linear", "fixed", "lively", "best")),
     *(small("neox", sampling=each, alone=True) for each in SAMPLINGS),
     small(name("llama", "EAGLE-3.1"), turns=True),
 ]
@@ -96,7 +90,7 @@ def test_turned_knobs_draft_the_tree_again_without_another_capture(devices: Devi
     assert len(rounds(devices, small("neox", turns=True)).graphs) <= captured + 2
 
 
-@pytest.mark.parametrize("method", SMALL_METHODS)
+@pytest.mark.parametrize("method", ["ar", "best"])
 def test_no_round_makes_room_for_keys_and_values(devices: Devices, method: str) -> None:
     engine, prompt = devices.models.engine("long"), [7 * place % 260 for place in range(1000)]
     with fake_cuda() as device:
@@ -117,13 +111,6 @@ def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch
         assert isinstance(session, GraphSession)
         session.close()
     assert device.graphs
-
-
-def test_auto_writes_the_text_of_plain_decoding(devices: Devices) -> None:
-    engine = devices.models.engine("neox")
-    with fake_cuda():
-        text = text_of(rounds_of(devices.begun(on_fake_device(engine), WIDE, 12)))
-    assert text == text_of_host(engine, devices.prompt(), 12)
 
 
 @pytest.mark.parametrize(("error", "same"), [(2e-4, True), (0.01, False)])
@@ -249,14 +236,6 @@ def test_a_graph_replays_operators_and_no_python() -> None:
     assert [launch.name for launch in device.graphs[0].launches] == ["add_"]
 
 
-def test_afterwards_torch_is_as_before() -> None:
-    with fake_cuda():
-        assert torch.cuda.is_available()
-    assert not torch.cuda.is_available()
-    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
-        torch.zeros(3, device="cuda")
-
-
 def test_where_waits_are_errors_only_waits_for_events_are_none() -> None:
     with fake_cuda():
         numbers, event = torch.ones(3, device="cuda"), torch.cuda.Event()
@@ -269,66 +248,6 @@ def test_where_waits_are_errors_only_waits_for_events_are_none() -> None:
                 with pytest.raises(CudaError, match="wait"):
                     read()
         assert numbers.cpu().tolist() == on_host.tolist() == [1, 1, 1]
-
-
-def test_another_thread_reads_numbers_while_this_one_captures() -> None:
-    found: list[float] = []
-    with fake_cuda():
-        numbers, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
-        with captured(graph):
-            numbers.add_(1)
-            other = threading.Thread(target=lambda: found.append(torch.ones(8, device="cuda").sum().item()))
-            other.start()
-            other.join()
-            with pytest.raises(CudaError, match="within a capture"):
-                numbers.sum().item()
-        graph.replay()
-        assert numbers.cpu().tolist() == [2, 2, 2]
-    assert found == [8]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_halves_become_float32_within_a_softmax_as_on_cuda_also_in_a_replay(dtype: torch.dtype) -> None:
-    later = torch.tensor([0.5, -1.0, 3.0], dtype=dtype)
-    with fake_cuda():
-        logits, logarithms = torch.zeros(3, dtype=dtype, device="cuda"), torch.zeros(3, device="cuda")
-        graph = torch.cuda.CUDAGraph()
-        with captured(graph):
-            logarithms.copy_(logits.log_softmax(-1, torch.float32))
-        logits.copy_(later)
-        graph.replay()
-        found = logarithms.cpu()
-    assert found.equal(later.float().log_softmax(-1))
-
-
-def test_a_seeded_generator_draws_the_numbers_of_the_cpu() -> None:
-    right = torch.rand(3, generator=torch.Generator().manual_seed(7))
-    with fake_cuda():
-        generator = torch.Generator(torch.device("cuda")).manual_seed(7)
-        assert torch.zeros(3, device="cuda").uniform_(generator=generator).cpu().equal(right)
-
-
-def test_a_module_that_is_moved_to_where_it_is_stays_as_it_is() -> None:
-    module = torch.nn.Linear(2, 3)
-    weights = module.weight.tolist()
-    with fake_cuda():
-        moved = module.to("cuda").to("cuda")
-        assert moved.weight.device.type == "cuda"
-        assert moved.weight.tolist() == weights
-
-
-def test_a_profile_counts_the_operators_of_replays_and_of_direct_launches_without_times() -> None:
-    with fake_cuda():
-        numbers, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
-        with captured(graph):
-            numbers.add_(1).mul_(2)
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-            graph.replay()
-            numbers.neg_()
-        graph.replay()
-        averages: Any = profiler.key_averages()
-    assert {each.key: each.count for each in averages} == {"aten::add_": 1, "aten::mul_": 1, "aten::neg_": 1}
-    assert {(each.self_device_time_total, str(each.device_type)) for each in averages} == {(0, "DeviceType.CUDA")}
 
 
 # Records
@@ -344,31 +263,12 @@ def test_a_record_repeats_operations_on_the_tensors_that_were_there_and_changes_
     assert total.tolist() == [20, 20, 20]
 
 
-def test_what_is_chosen_by_indices_is_chosen_anew() -> None:
-    numbers, places, found = torch.arange(4), torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64)
-    repeated = record(lambda: found.copy_(numbers[places]))
-    places.add_(1)
-    repeated()
-    assert found.tolist() == [1, 3]
-
-
 def test_what_was_made_meanwhile_is_garbage_afterwards() -> None:
     kept: list[Tensor] = []
     number = torch.ones(2)
     repeated = record(lambda: kept.append(number + 1))
     repeated()
     assert (kept[0] > 1e30).all()
-
-
-def test_memory_that_was_freed_is_noticed() -> None:
-    held = {"number": torch.ones(2)}
-    total = torch.zeros(2)
-    repeated = record(lambda: total.add_(held["number"][:1]))
-    repeated()
-    held["number"] = torch.ones(2)
-    gc.collect()
-    with pytest.raises(NotCapturableError, match="freed"):
-        repeated()
 
 
 def test_views_and_memory_that_is_not_filled_are_no_kernels() -> None:

@@ -13,7 +13,7 @@ import torch
 from decoder import RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
 from decoder.engine import Engine
-from decoder.events import Event, Knob, Round
+from decoder.events import Round
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
@@ -102,25 +102,6 @@ def test_a_run_gives_all_seats_back_that(devices: Devices, *, stops: bool) -> No
     assert len(graph_slots(pair)._free) == 3
 
 
-def test_the_host_decodes_on_a_cpu_and_where_trees_are_too_large(devices: Devices) -> None:
-    for engine, rules in ((devices.models.engine("neox"), DynaTree()), (devices.plain(), DynaTree(d_max=40))):
-        assert isinstance(engine.session([1, 2], 8, KnobState(rules)), HostSession)
-
-
-def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(devices: Devices) -> None:
-    config = RunConfig(("dynatree",), 40, dynatree=DynaTree(window=2, eta_d=2, target_acceptance=0.4))
-    told: list[list[Event]] = []
-    for engine in (devices.plain(), devices.models.engine("neox", "float64")):
-        steering, events = Steering(), list[Event]()
-        for event in decode(engine, PROMPT, config, steering):
-            events.append(event)
-            if isinstance(event, Round) and event.round == 3:
-                steering.turn("tau_h", 0.6)
-        told.append([event for event in events if isinstance(event, Knob)])
-    assert told[0] == told[1]
-    assert len(told[0]) > 2
-
-
 # Lookups
 
 LIVELY = DynaTree(
@@ -197,13 +178,6 @@ def test_costs_choose_the_sizes_of_looked_up_trees_on_the_host_alone(alone: Engi
     assert isinstance(opened(alone, Auto()), HostSession)
     assert isinstance(opened(alone, LIVELY), LookupSession)
     assert type(opened(alone, None)) is GraphSession
-
-
-def test_methods_that_take_turns_write_the_text_of_plain_decoding(alone: Engine) -> None:
-    names = ("ar", "linear", "dynatree", "fixed")
-    played = play(alone, RunConfig(names, LIMIT), 2 * "The tree grows and the tree ")
-    assert len({tuple(played.tokens(name)) for name in names}) == 1
-    assert len(graph_slots(alone)._free) == 4
 
 
 def test_the_host_reads_no_noise_from_the_device() -> None:

@@ -55,9 +55,7 @@ GREEDY_VERIFIER = GreedyVerifier()
 WHOLE, TRUNCATED = CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True)
 
 
-@pytest.mark.parametrize(
-    ("seed", "sampling"), [(2, GREEDY), (0, Sampling(0.6)), (1, Sampling(1.0, top_p=0.9))], ids=str
-)
+@pytest.mark.parametrize(("seed", "sampling"), [(2, GREEDY), (1, Sampling(1.0, top_p=0.9))], ids=str)
 def test_all_methods_write_one_text_whatever_sizes_are_chosen(devices: Devices, sampling: Sampling, seed: int) -> None:
     engine = devices.kept().sampled(seed, Schedule(sampling))
     texts = {name: text_of(rounds_of(devices.begun(engine, rules, 48))) for name, rules in METHODS.items()}
@@ -75,13 +73,6 @@ def test_all_methods_write_one_text_whatever_sizes_are_chosen(devices: Devices, 
     else:
         other = engine.sampled(seed + 1, Schedule(sampling))
         assert text_of(rounds_of(devices.begun(other, None, 48))) != texts["ar"]
-
-
-def test_modules_of_unlike_models_write_the_text_whatever_sizes_are_chosen(devices: Devices) -> None:
-    engine, pair = devices.recorded("llama-strange", by_module=True), "llama-strange"
-    rounds = rounds_of(begun(engine, devices.prompt(pair), 48, WIDE, RandomSizes(1)))
-    assert text_of(rounds) == devices.generated(48, pair)
-    assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
 
 
 # Rounds that choose their sizes
@@ -204,7 +195,7 @@ def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one
 # Captured graphs
 
 
-@pytest.mark.parametrize("rules", [None, Linear(), Fixed(tau=0.0, n_max=6)], ids=["ar", "linear", "fixed"])
+@pytest.mark.parametrize("rules", [None, Fixed(tau=0.0, n_max=6)], ids=["ar", "fixed"])
 def test_other_seeds_and_settings_are_decoded_by_what_was_captured_for_the_first(
     devices: Devices, rules: Rules | None
 ) -> None:
@@ -222,19 +213,6 @@ def test_only_what_sampling_asks_for_is_captured(devices: Devices) -> None:
     (slot,) = graph_slots(engine)._free
     drafts = [key[-1] for key in slot._captured if isinstance(key[0], Shape)]
     assert drafts == [GREEDY_VERIFIER, WHOLE, TRUNCATED]
-
-
-def test_graphs_of_settings_that_were_turned_off_are_not_captured_ahead(devices: Devices) -> None:
-    engine = devices.recorded("long").sampled(0, Schedule(Sampling(0.6)))
-    session = begun(engine, [1] * 200, 150, Linear(2))
-    session.step(())
-    engine.sampling.turn(len(session.text) - 1, GREEDY)
-    session.step(())
-    session.step(())
-    while session.prepare():
-        pass
-    ahead = [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]
-    assert {key[-1] for key in ahead} == {GREEDY_VERIFIER}
 
 
 def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:

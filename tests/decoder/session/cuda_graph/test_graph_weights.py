@@ -296,28 +296,6 @@ def test_random_weights_are_tried_and_held_once(random_pair: Callable[..., Engin
 
 
 @GRAPHS
-def test_random_weights_come_back_as_they_were(
-    random_pair: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
-    for model in models(random_pair("bfloat16")):
-        again = dict(model.hf.load(CPU).named_parameters())
-        assert all(torch.equal(weight, again[name]) for name, weight in model.hf.loaded.named_parameters())
-
-
-def test_random_weights_are_made_on_one_device_wherever_they_are_wanted() -> None:
-    asked: list[torch.device] = []
-
-    def make(device: torch.device) -> Any:
-        asked.append(device)
-        return torch.nn.Linear(1, 1)
-
-    made = shapes._made_on(CPU, make)(torch.device("meta"))
-    assert asked == [CPU]
-    assert made.weight.is_meta
-
-
-@GRAPHS
 def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
     random_pair: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

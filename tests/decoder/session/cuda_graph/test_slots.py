@@ -1,7 +1,6 @@
 """Slots and their graphs, which are few, captured once, and ahead of a growing text; waits and clocks of rounds."""
 
 import gc
-import random
 import time
 import weakref
 from collections.abc import Callable
@@ -32,14 +31,13 @@ from decoder.system.device import Graphs, Mailbox, without_gradients
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.verify.verifier import GreedyVerifier
-from tests.decoder.makers import graph_slots, host_session, with_pair
+from tests.decoder.makers import graph_slots, with_pair
 from tests.decoder.session.cuda_graph.matching import (
     METHODS,
     WIDE,
     Devices,
     RandomSizes,
     begun,
-    check,
     graph_session,
     match,
     records,
@@ -67,28 +65,6 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(devices: Devices) -> N
     for store in (slot.target.store, slot.draft.store):
         store.fill_(torch.nan)
     match(loaded, prompt, 30, DynaTree())
-
-
-def test_several_sessions_at_once_do_not_disturb_each_other(devices: Devices) -> None:
-    loaded = devices.recorded()
-    lanes = {
-        method: (
-            host_session(loaded, devices.prompt(), 40, METHODS[method]),
-            devices.begun(loaded, METHODS[method], 40),
-        )
-        for method in FEW
-    }
-    for host, _ in lanes.values():
-        host.prefill()
-    luck = random.Random(1)
-    while lanes:
-        method = luck.choice(sorted(lanes))
-        host, device = lanes[method]
-        expected = host.step(())
-        check(device.step(()), expected)
-        if expected.finished:
-            del lanes[method]
-    assert len(graph_slots(loaded)._free) == len(FEW)
 
 
 def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(devices: Devices) -> None:
@@ -199,7 +175,7 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     assert log == ["wait", "try", "capture", "wait"]
 
 
-@pytest.mark.parametrize("rules", [None, Linear(3), ALL_ALIKE, DynaTree(), WIDE], ids=str)
+@pytest.mark.parametrize("rules", [None, ALL_ALIKE, WIDE], ids=str)
 def test_before_the_first_round_all_graphs_are_captured_that_rounds_of_a_short_text_need(
     devices: Devices, rules: Rules | None
 ) -> None:
@@ -226,26 +202,26 @@ def test_graphs_of_many_rows_are_captured_before_those_of_few(devices: Devices) 
 def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
     devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, captures = slots.captured, list[float]()
+    right, passed, captures = slots.captured, time.perf_counter, list[float]()
 
     def slowly(*given: Any) -> Any:
-        time.sleep(0.3)
-        captures.append(0.3)
+        captures.append(1000.0)
         return right(*given)
 
+    monkeypatch.setattr(time, "perf_counter", lambda: passed() + sum(captures))
     monkeypatch.setattr(slots, "captured", slowly)
     session = graph_session(devices.recorded(), [1, 2, 3], 30, DynaTree(n_max=6, d_max=3, d0=2))
-    assert session.prefill() < 0.3
+    assert session.prefill() < 500
     outcomes = [session.step(()), session.step(()), session.step((Turn("n_max", 40),))]
     assert len(captures) == 3
     assert outcomes[-1].turned_before
-    assert all(outcome.round_s < 0.3 for outcome in outcomes)
+    assert all(outcome.round_s < 500 for outcome in outcomes)
 
 
 # Captures in idle time
 
 
-@pytest.mark.parametrize("rules", [None, Linear(3), ALL_ALIKE, DynaTree()], ids=str)
+@pytest.mark.parametrize("rules", [None, DynaTree()], ids=str)
 def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     devices: Devices, rules: Rules | None
 ) -> None:
@@ -262,21 +238,6 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     assert [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]  # what it has grown into
     assert len(fresh) > 20
     assert sum(fresh) == 0
-
-
-def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(devices: Devices) -> None:
-    pair = devices.recorded("long")
-    prompt = [7 * place % 260 for place in range(230)]
-    for rules in (None, DynaTree(selection="best", n_max=9)):
-        host, device = host_session(pair, prompt, 40, rules), begun(pair, prompt, 40, rules)
-        host.prefill()
-        ahead, finished = 0, None
-        while not finished:
-            expected = host.step(())
-            check(device.step(()), expected)
-            ahead += bool(device.prepare())
-            finished = expected.finished
-        assert ahead > 0
 
 
 def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(devices: Devices) -> None:
@@ -363,18 +324,6 @@ def test_stages_are_told_in_their_order_with_what_is_known_by_then_and_time_that
         nodes = len(outcome.tree)
         assert told[-2:] == [("drafted", nodes, 0), ("verified", nodes, len(outcome.committed))]
         assert 0 < outcome.round_s < 500
-
-
-@pytest.mark.parametrize("method", FEW)
-def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(devices: Devices, method: str) -> None:
-    since = time.perf_counter()
-    session = devices.begun(devices.plain(dtype="float32"), METHODS[method], 60)
-    rounds = rounds_of(session)
-    passed_s = time.perf_counter() - since
-    assert session.waits == len(rounds)
-    assert all(outcome.round_s > 0 for outcome in rounds)
-    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) + (outcome.commit_s or 0) for outcome in rounds)
-    assert 0 < parts <= sum(outcome.round_s for outcome in rounds) <= passed_s
 
 
 @pytest.mark.parametrize("limit", [1, 5, 12])

@@ -31,7 +31,6 @@ BLOCKS = "RANKED", "COMPARED", "SCANNED"
 
 ROUNDING = 2e-6
 """Largest error of a log-probability of at most this many units, as a share of the largest logit plus 1."""
-VOCABULARIES = (50277, 151643, 32003, 151936, 50304, 128256)
 WIDER = 5
 """Number of columns beyond the vocabulary, as the models' vocabularies may have."""
 
@@ -73,8 +72,7 @@ def check(logits: Tensor, count: int, breadths: Growth[Tensor] | None = None) ->
 
 
 @SMALL_PARTS
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "dtype"), enumerate([torch.float32, torch.float16, torch.float64] * 2))
 def test_rows_of_any_size_have_the_tokens_of_a_stable_sort(seed: int, dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(seed)
     rows, vocabulary = (int(torch.randint(1, most, (), generator=random)) for most in (4, 90))
@@ -117,8 +115,9 @@ def test_the_first_log_probability_of_a_row_with_a_broken_logit_is_none(value: f
         assert children(add_children, logits, 2)[1][0].isnan()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+@pytest.mark.parametrize(
+    ("vocabulary", "dtype"), [(32003, torch.float16), (50304, torch.float32), (151643, torch.float16)]
+)
 def test_large_vocabularies_are_searched_to_their_ends(
     vocabulary: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,8 +174,10 @@ def of_float64(*paths: float) -> Tensor:
 
 
 @pytest.mark.parametrize("best", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-@pytest.mark.parametrize(("count", "width"), [(3, 1), (8, 8), (24, 8), (70, 33), (140, 64)])
+@pytest.mark.parametrize(
+    ("count", "width", "dtype"), [(3, 1, torch.float32), (8, 8, torch.float16), (24, 8, torch.float32),
+                                  (70, 33, torch.float16)],
+)  # fmt: skip
 def test_rows_are_those_of_the_plain_function(count: int, width: int, dtype: torch.dtype, *, best: bool) -> None:
     random = torch.Generator().manual_seed(count)
     kept(-torch.rand(count, dtype=torch.float64, generator=random) * 2, width, best=best, dtype=dtype)
@@ -282,17 +283,16 @@ def packed(rules: Rules, seed: int, *, ties: bool = False, own: bool = False) ->
 
 
 @pytest.mark.usefixtures("_large_blocks")
-@pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize(
-    "rules",
+    ("rules", "own"),
     [
-        DynaTree(),
-        BEST,
-        replace(BEST, n_max=3),
-        replace(BEST, selection="bfs", n_max=20),
-        Fixed(depth=6, branching=2, tau=0.01),
-        Linear(5),
-        DynaTree(selection="best", n_max=256, branching=(8, 8, 8), d_max=3, d0=2, rho_stop=0, rho_deep=0),
+        (DynaTree(), True),
+        (BEST, False),
+        (replace(BEST, n_max=3), True),
+        (replace(BEST, selection="bfs", n_max=20), False),
+        (Fixed(depth=6, branching=2, tau=0.01), True),
+        (Linear(5), False),
+        (DynaTree(selection="best", n_max=256, branching=(8, 8, 8), d_max=3, d0=2, rho_stop=0, rho_deep=0), True),
     ],
     ids=["bfs", "best", "best of 3", "bfs of 20", "fixed", "linear", "wide"],
 )

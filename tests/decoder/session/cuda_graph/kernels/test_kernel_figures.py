@@ -162,9 +162,7 @@ def test_every_kernel_has_figures() -> None:
     ("capability", "heads", "rows", "dtype", "registers", "shared", "stack"),
     [
         (80, PYTHIA, 64, HALF, 255, 72 * KIB, 0),
-        (90, PYTHIA, 64, HALF, 255, 88 * KIB, 0),
         (90, LLAMA, 64, BRAIN, 255, 88 * KIB, 0),
-        (90, LLAMA, 8, BRAIN, 255, 52 * KIB, 0),
         (90, PYTHIA, 64, SINGLE, 168, 40 * KIB, 0),
         (100, PYTHIA, 64, HALF, 255, 92 * KIB, 0),
         (90, PYTHIA, 8, SINGLE, 128, 48 * KIB, 8),  # nothing by Triton 3.9; by 3.6 two registers, of a thread's 64
@@ -183,9 +181,7 @@ def test_no_large_tile_of_attention_spills_a_register(
     ("capability", "rows", "width", "dtype", "registers", "shared"),
     [
         (80, 64, 17920, BRAIN, 255, 72 * KIB),
-        (90, 64, 17920, BRAIN, 128, 88 * KIB),
         (90, 64, 6144, BRAIN, 128, 112 * KIB),
-        (90, 64, 3072, BRAIN, 144, 112 * KIB),
         (90, 16, 3072, BRAIN, 64, 60 * KIB),
         (90, 64, 3072, SINGLE, 168, 48 * KIB),
         (100, 64, 17920, BRAIN, 168, 100 * KIB),
@@ -196,15 +192,6 @@ def test_no_norm_and_product_spill_a_register(
     capability: int, rows: int, width: int, dtype: torch.dtype, registers: int, shared: int, kind: str
 ) -> None:
     check(multiplying(kind, rows, width, dtype), capability, registers, shared)
-
-
-@pytest.mark.parametrize(("rows", "resident"), [(1, 4), (8, 4), (64, 2)])
-def test_a_multiprocessor_of_an_h100_has_room_for_several_programs(rows: int, resident: int) -> None:
-    attention, _ = attending(PYTHIA, rows, HALF)
-    figures, threads = attention.figures(90), 32 * attention.options["num_warps"]
-    # A multiprocessor has 65,536 registers and 228 KiB of shared memory, of which 1 KiB is reserved for each block.
-    assert (1 << 16) // (figures.registers * threads) >= resident
-    assert 228 * KIB // (figures.shared + KIB) >= resident
 
 
 @pytest.mark.parametrize(("heads", "dtype"), [(PYTHIA, HALF), (LLAMA, BRAIN)], ids=str)

@@ -98,12 +98,12 @@ def test_a_tree_of_the_largest_size_is_accepted_too() -> None:
     assert len(moves.target) == DEEPEST
 
 
-@pytest.mark.parametrize(("window", "history"), [(1, True), (3, True), (7, False), (63, True)])
+@pytest.mark.parametrize(("window", "history"), [(3, True), (7, False), (63, True)])
 def test_history_learns_the_same_bits(window: int, *, history: bool) -> None:
     luck = random.Random(window)
     rules = DynaTree(history=history, window=window, eta_d=1.3, eta_h=0.17, target_acceptance=0.3)
     states = [laid_out(some_tree(0, 2), [1, 2], rules.rule()) for _ in range(2)]
-    for number in range(window + 8):
+    for number in range(window + 4):
         tree = some_tree(number, 12)
         fresh = laid_out(tree, [1, tree.tokens[0]])
         for state in states:
@@ -112,7 +112,7 @@ def test_history_learns_the_same_bits(window: int, *, history: bool) -> None:
             state.length.copy_(fresh.length)
         choices = some_choices(tree, number) if luck.random() < 0.8 else [0] * len(tree)
         check_path(states, choices, bucket(len(tree)))
-    assert int(states[0].rounds) == window + 8
+    assert int(states[0].rounds) == window + 4
     moved = float(states[0].rule.growth.d0) != rules.d0
     assert moved == history
 
@@ -128,20 +128,28 @@ RULES: dict[str, Rules | None] = {
 }
 
 
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(1.0, 20, 0.9)], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize(
+    ("rules", "dtype", "sampling"),
+    [
+        ("ar", "float32", Sampling(1.0, 20, 0.9)),
+        ("linear", "float64", Sampling()),
+        ("bfs", "float32", Sampling(1.0)),
+        ("best", "float64", Sampling(1.0, 20, 0.9)),
+        ("best", "float32", Sampling()),
+    ],
+    ids=str,
+)
 def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dtype: str, sampling: Sampling) -> None:
     pair = tiny_models.pair("neox")
     engine = with_slots(tiny_models.loaded(pair, dtype)).sampled(3, Schedule(sampling))
     every: dict[str, Any] = {**kernels()}
     graph_slots(engine).operators = replace(PLAIN, **every)
-    rounds = match(engine, tiny_models.prompt_tokens(pair, PROMPT), 8, RULES[rules])
-    assert sum(len(outcome.committed) for outcome in rounds) == 8
+    rounds = match(engine, tiny_models.prompt_tokens(pair, PROMPT), 6, RULES[rules])
+    assert sum(len(outcome.committed) for outcome in rounds) == 6
 
 
 def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: exactly(0.5))
     engine = with_slots(tiny_models.engine("neox"))
-    found = last(chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]]))
+    found = last(chosen_operators(engine.pair, graph_slots(engine), [RULES["best"]]))
     assert found.kernels == tuple(kernels())
