@@ -47,13 +47,9 @@ def ends(found: Interval | None) -> tuple[float, float]:
     return found.low, found.high
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_a_mean_is_one_over_prompts_of_means_over_repeats_without_what_is_unknown() -> None:
     assert made([None, 2.0], [None]).to_dict() == {(0, 1): 2.0}
-    assert mean(made([None]), 0) is None
-    assert median(made([None]), 0) is None
-
-
-def test_a_mean_is_one_over_prompts_of_means_over_repeats() -> None:
+    assert mean(made([None]), 0) is median(made([None]), 0) is None
     found: Any = mean(made([1.0, 3.0], [8.0, None]), 0)
     assert (found.value, found.std) == (5.0, 3.0)
     assert ends(found) == (2.0, 8.0)
@@ -79,13 +75,10 @@ def test_the_order_of_the_rows_changes_nothing() -> None:
     assert means(shuffled, ["lane", "length"], ["figure"], 0) == means(rows, ["lane", "length"], ["figure"], 0)
 
 
-def test_quotients_pair_what_was_measured_on_the_same_text() -> None:
+def test_quotients_pair_what_was_measured_on_the_same_text_before_means_are_taken() -> None:
     rows = pd.concat([texts([6.0, None], [8.0]), texts([2.0, 5.0], [0.0], [3.0], lane="b")])
     assert quotients(rows, "a", "b", "figure").to_dict() == {(0, 0): 3.0}
     assert quotients(rows, "a", "c", "figure").empty
-
-
-def test_quotients_of_repeats_come_before_the_mean() -> None:
     rows = pd.concat([texts([2.0, 9.0]), texts([1.0, 3.0], lane="b")])
     assert by_prompt(quotients(rows, "a", "b", "figure")).to_dict() == {0: 2.5}
 
@@ -98,13 +91,14 @@ def test_a_quotient_of_spreads_needs_two_prompts_with_a_spread() -> None:
     assert spread_quotient(made([1.0]), narrow, 0) is None
 
 
-def test_a_median_is_one_over_prompts_of_medians_over_repeats() -> None:
-    found: Any = median(made([1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]), 0)
+def test_a_median_is_one_over_prompts_of_medians_over_repeats_and_one_prompt_is_judged_by_its_repeats() -> None:
+    groups = [[1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]]
+    found: Any = median(made(*groups), 0)
     assert found.value == 5.0
-
-
-def test_one_prompt_is_judged_by_its_repeats_when_medians_are_taken() -> None:
+    assert estimate(groups, 0) == found
     assert median(made([1.0, 2.0, 3.0]), 0) == Median(value=2.0, low=1.0, high=3.0)
+    assert estimate([[], [3.0, 3.0]], 0) == Median(value=3.0, low=3.0, high=3.0)
+    assert estimate([], 0) is estimate([[], []], 0) is None
 
 
 def test_the_same_seed_draws_the_same_interval_and_another_one_a_like_one() -> None:
@@ -152,10 +146,3 @@ def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: in
         low, high = ends(spread_quotient(over, under, 0, coverage=0.99))
         held += low <= 1 <= high
     assert held >= 0.94 * CASES
-
-
-def test_values_in_groups_have_the_median_of_a_series_and_an_empty_group_does_not_count() -> None:
-    groups = [[1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]]
-    assert estimate(groups, 0) == median(made(*groups), 0)
-    assert estimate([[], [3.0, 3.0]], 0) == Median(value=3.0, low=3.0, high=3.0)
-    assert estimate([], 0) is estimate([[], []], 0) is None
