@@ -44,7 +44,7 @@ def text(report: "PaperReport", width: int) -> str:
     """The whole report, in lines of at most `width` characters, or `NARROWEST` characters if `width` is smaller."""
     from dynatui.lab.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
     from dynatui.lab.bench.paper.published import corrections  # noqa: PLC0415
-    from dynatui.lab.bench.paper.setup_table import setup  # noqa: PLC0415
+    from dynatui.lab.bench.paper.write import setup  # noqa: PLC0415
 
     shown = max(width, NARROWEST)
     parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]

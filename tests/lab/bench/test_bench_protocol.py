@@ -34,7 +34,7 @@ from dynatui.lab.bench.protocol import (
     totals_at,
     warmed_up,
 )
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.summary import Samples
 from tests.decoder.makers import TinyModels
 
 ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))

@@ -30,8 +30,7 @@ from dynatui.lab.bench.job import OnTexts, measure_texts
 from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.report import Report
-from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.summary import Difference, rows
+from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels

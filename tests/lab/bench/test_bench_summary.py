@@ -11,8 +11,7 @@ from decoder.forward.near_tie import Verdict
 from decoder.methods import WHOLE
 from dynatui.lab.bench.contenders import Contender, DecodedText, Seen, Work
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.samples import Bandwidth, Samples
-from dynatui.lab.bench.summary import comparisons, differences, rows
+from dynatui.lab.bench.summary import Bandwidth, Samples, comparisons, differences, rows
 from dynatui.lab.bench.table import speeds
 
 TEXT = (5, 6, 7, 8)

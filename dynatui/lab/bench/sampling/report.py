@@ -15,7 +15,16 @@ from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.best import best_shape, block_efficiency, chosen, for_speed, for_tokens, tokens_of
+from dynatui.lab.bench.sampling.best import (
+    COUPLED_METHODS,
+    best_shape,
+    block_efficiency,
+    chosen,
+    contender_name,
+    for_speed,
+    for_tokens,
+    tokens_of,
+)
 from dynatui.lab.bench.sampling.best import by_sampling as grouped
 from dynatui.lab.bench.sampling.claims import (
     Ranking,
@@ -32,7 +41,6 @@ from dynatui.lab.bench.sampling.claims import (
     ratio,
 )
 from dynatui.lab.bench.sampling.log import BOUND, Expected, Header, Realised, SamplingLog, holds_all
-from dynatui.lab.bench.sampling.realised import COUPLED_METHODS, contender_name
 from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, label
 
 TOKENS, SPEED = "tokens a round", "tokens a second"

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError, PromptError
-from dynatui.lab.bench.data_sets import catalogue, prompts
-from dynatui.lab.bench.data_sets.catalogue import OPENING, SHORTEST, openings, paragraphs
-from dynatui.lab.bench.data_sets.prompts import TextSet, text_sets
+from dynatui.lab.bench.data_sets import prompts
+from dynatui.lab.bench.data_sets.prompts import OPENING, SHORTEST, TextSet, openings, paragraphs, text_sets
 from dynatui.lab.bench.data_sets.sources import TASKS, HubFiles
 from tests.lab.bench.data_sets.makers import BOOK, ROWS, parquet, questions, written
 
@@ -82,7 +81,7 @@ def test_without_a_folder_files_come_from_the_hub(
 
     monkeypatch.setattr(prompts, "local_files", downloaded)
     assert one(name, None, 1).prompts[0][:5] == one(name, folder, 1).prompts[0][:5]
-    assert request == [{"wikitext": catalogue.WIKITEXT_ON_HUB, "pg19": catalogue.PG19_ON_HUB}[name]]
+    assert request == [{"wikitext": prompts.WIKITEXT_ON_HUB, "pg19": prompts.PG19_ON_HUB}[name]]
 
 
 @pytest.mark.parametrize(("name", "place"), [("books", "books_test/"), ("spec_bench/qa", "spec_bench/question.jsonl")])

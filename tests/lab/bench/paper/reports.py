@@ -1,8 +1,9 @@
 """Made-up first lines, blocks and reports of measurements: every number follows from a few constants of this module."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import structs
@@ -94,14 +95,23 @@ def request(
     texts = tuple(f"Text {number}." for number in range(prompts))
     main = tuple(name for name in LAWS if lanes is None or name in lanes)
     few = tuple(name for name in ("ar", "linear K=5", "fixed D5 B2", "phase 3") if name in main)
-    last = lengths[-1:]
 
-    def experiment(
-        name: str, data_set: str, most: int, names: tuple[str, ...], new: tuple[int, ...]
-    ) -> PaperExperiment:
-        return PaperExperiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
+    def experiment(name: str, most: int, names: Iterable[str], data_set: str = "wikitext") -> PaperExperiment:
+        new = lengths if name == "main" else lengths[-1:]
+        return PaperExperiment(
+            name=name, data_set=data_set, most=most, prompts=prompts, lanes=tuple(names), lengths=new
+        )
 
     given: dict[str, Any] = {
+        "target": "target",
+        "draft": "draft",
+        "device": "cpu",
+        "dtype": "float32",
+        "draft_dtype": "float32",
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stops_at_eos": False,
         "warm_up": 2,
         "text_sets": (
             TextSet(name="wikitext", title="WikiText-2", stands_for="WikiText-2", prompts=texts),
@@ -109,13 +119,32 @@ def request(
         ),
         "lanes": tuple(LANES.values()),
         "experiments": (
-            *(experiment("main", name, 800 if name == "wikitext" else 1000, main, lengths) for name in sets),
-            *(experiment("prompt_length", "wikitext", most, few, last) for most in CAPS),
-            experiment("sensitivity", "wikitext", 800, ("ar", *(lane.name for lane in VARIED)), last),
-            experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane in TREES)), last),
+            *(experiment("main", 800 if name == "wikitext" else 1000, main, name) for name in sets),
+            *(experiment("prompt_length", most, few) for most in CAPS),
+            experiment("sensitivity", 800, ("ar", *(lane.name for lane in VARIED))),
+            experiment("fixed_trees", 800, ("ar", *(lane.name for lane in TREES))),
         ),
     }
-    return header(**given | changes).request
+    return PaperRequest(**given | changes)
+
+
+def header(**changes: Any) -> Header:
+    """A header of a request for the experiment main on two prompts, with `changes` of the request."""
+    small = request(prompts=2, lengths=(4, 8), lanes=("ar", "phase 1"))
+    return Header(
+        schema=SCHEMA,
+        started_at="2026-01-01T00:00:00Z",
+        commit=None,
+        machine=MACHINE,
+        request=structs.replace(small, **{"experiments": small.experiments[:1]} | changes),
+        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
+        context=64,
+    )
+
+
+def block(prompt: int) -> PromptResult:
+    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
+    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))
 
 
 def paper_report(
@@ -123,7 +152,7 @@ def paper_report(
     *,
     different: Collection[tuple[str, int]] = (),
     near_ties: Collection[tuple[str, int]] = (),
-    slower: dict[str, float] | None = None,
+    slower: Mapping[str, float] = MappingProxyType({}),
     **changes: Any,
 ) -> PaperReport:
     """A report of a request, by default of all experiments.
@@ -136,15 +165,30 @@ def paper_report(
         changes: Replaced fields of `PaperReport`.
     """
     those = request() if those is None else those
-    blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
-    first = structs.replace(
-        header(),
-        commit="0123456789ab",
-        request=those,
-        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
-        context=2048,
-    )
-    return structs.replace(report(first, blocks), **{"load_after": 0.7, "complete": True} | changes)
+
+    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
+        found = tuple(_figures(name, experiment, prompt, new, slower.get(name, 1.0)) for new in experiment.lengths)
+        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
+
+    def parted(block: PromptResult, turn: LaneResult) -> dict[str, Any]:
+        place = turn.lane, block.prompt
+        told = {"identical_to_ar": False, "first_difference": 10, "near_tie": place in near_ties}
+        return told if place in different else {}
+
+    blocks = [
+        PromptResult(
+            experiment=number,
+            prompt=prompt,
+            repeat=repeat,
+            prompt_tokens=200,
+            turns=tuple(turn(name, experiment, prompt) for name in experiment.lanes),
+        )
+        for number, experiment in enumerate(those.experiments)
+        for prompt in range(experiment.prompts)
+        for repeat in range(experiment.repeats)
+    ]
+    first = structs.replace(header(), commit="0123456789ab", request=those)
+    return structs.replace(_reported(first, blocks, parted), **{"load_after": 0.7, "complete": True} | changes)
 
 
 def cell_of(
@@ -160,54 +204,26 @@ def cell_of(
     return max(cells, key=lambda cell: (cell.length, cell.most))
 
 
-def altered(whole: PaperReport, change: Callable[[PromptResult, LaneResult], dict[str, Any]]) -> PaperReport:
-    """The report of blocks in which a function changes the figures of turns, at all lengths."""
-    blocks = [
-        structs.replace(
-            block,
-            turns=tuple(
-                structs.replace(turn, at=tuple(structs.replace(each, **change(block, turn)) for each in turn.at))
-                for turn in block.turns
-            ),
-        )
-        for block in whole.blocks
-    ]
-    return report(whole.header, blocks)
+Change: TypeAlias = Callable[[PromptResult, LaneResult], dict[str, Any] | None]
+"""Function that returns changes of a turn's figures at all lengths; None leaves the turn out."""
+
+
+def altered(whole: PaperReport, change: Change) -> PaperReport:
+    return _reported(whole.header, whole.blocks, change)
+
+
+def _reported(first: Header, blocks: Iterable[PromptResult], change: Change) -> PaperReport:
+    def turns(block: PromptResult) -> Iterator[LaneResult]:
+        for turn in block.turns:
+            if (changes := change(block, turn)) is not None:
+                yield structs.replace(turn, at=tuple(structs.replace(each, **changes) for each in turn.at))
+
+    return report(first, [structs.replace(block, turns=tuple(turns(block))) for block in blocks])
 
 
 def left_out(whole: PaperReport, lane: str, prompts: Collection[int]) -> PaperReport:
     """The report without a lane's turns on these prompts."""
-    blocks = [
-        structs.replace(
-            block, turns=tuple(turn for turn in block.turns if turn.lane != lane or block.prompt not in prompts)
-        )
-        for block in whole.blocks
-    ]
-    return report(whole.header, blocks)
-
-
-def _blocks(
-    those: PaperRequest,
-    different: frozenset[tuple[str, int]],
-    ties: frozenset[tuple[str, int]],
-    slower: dict[str, float],
-) -> Iterator[PromptResult]:
-    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
-        found = tuple(
-            _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
-        )
-        if (name, prompt) in different:
-            found = tuple(
-                structs.replace(each, identical_to_ar=False, first_difference=10, near_tie=(name, prompt) in ties)
-                for each in found
-            )
-        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
-
-    for number, experiment in enumerate(those.experiments):
-        for prompt in range(experiment.prompts):
-            for repeat in range(experiment.repeats):
-                turns = tuple(turn(name, experiment, prompt) for name in experiment.lanes)
-                yield PromptResult(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
+    return altered(whole, lambda block, turn: None if turn.lane == lane and block.prompt in prompts else {})
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
@@ -246,41 +262,3 @@ def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, s
         peak_bytes=round(law.peak_mb * 1e6),
         distinct_8grams=0.5,
     )
-
-
-def header(**changes: Any) -> Header:
-    given: dict[str, Any] = {
-        "target": "target",
-        "draft": "draft",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
-        "seed": 0,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "stops_at_eos": False,
-        "warm_up": 1,
-        "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
-        "lanes": (
-            PaperLane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),
-        ),
-        "experiments": (
-            PaperExperiment(
-                name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)
-            ),
-        ),
-    }
-    return Header(
-        schema=SCHEMA,
-        started_at="2026-01-01T00:00:00Z",
-        commit=None,
-        machine=MACHINE,
-        request=PaperRequest(**given | changes),
-        costs=CostCurve(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
-        context=64,
-    )
-
-
-def block(prompt: int) -> PromptResult:
-    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
-    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))

@@ -11,8 +11,8 @@ from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.contenders import DecodedText, decoded
-from dynatui.lab.bench.paper import blocks
-from dynatui.lab.bench.paper.blocks import turns
+from dynatui.lab.bench.paper import job
+from dynatui.lab.bench.paper.job import turns
 from dynatui.lab.bench.paper.records import PaperLane, PaperRequest
 from dynatui.lab.bench.protocol import Sample, totals_at
 from tests.decoder.makers import TinyModels
@@ -82,7 +82,7 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
         request.append((prefix, by_module))
         return Verdict(near_tie=True, gap=0.0)
 
-    monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
+    monkeypatch.setattr(job, "Judge", lambda *_: judge)
     those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
     _, other = turns(engine, those, PROMPT, samples(plain, with_another(plain)))
     assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.experiments import fixed_grid, sensitivity
-from dynatui.lab.bench.paper.rows import paper_row
+from dynatui.lab.bench.paper.report import paper_row
 from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
 
 

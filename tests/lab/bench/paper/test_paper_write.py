@@ -16,8 +16,7 @@ from msgspec import structs
 from decoder.errors import ConfigError
 from dynatui.lab.bench.paper.figures import draw
 from dynatui.lab.bench.paper.records import Resumed
-from dynatui.lab.bench.paper.setup_table import setup
-from dynatui.lab.bench.paper.write import write
+from dynatui.lab.bench.paper.write import setup, write
 from tests.lab.bench.paper.reports import cell_of, left_out, paper_report, request
 
 FEW = request(prompts=2, sets=("wikitext",))

@@ -10,12 +10,10 @@ from msgspec import structs
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
-from dynatui.lab.bench import pass_costs, record_log
+from dynatui.lab.bench import machine, record_log
 from dynatui.lab.bench.record_log import RecordLog, alone
-from dynatui.lab.bench.sampling.expected import expected
-from dynatui.lab.bench.sampling.job import OnSamplings, measure_samplings
+from dynatui.lab.bench.sampling.job import OnSamplings, expected, measure_samplings, seeded
 from dynatui.lab.bench.sampling.log import FORMAT, Expected
-from dynatui.lab.bench.sampling.realised import seeded
 from dynatui.lab.bench.sampling.report import SamplingReport
 from dynatui.lab.bench.sampling.request import TextKey, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
@@ -48,7 +46,7 @@ def job(models: TinyModels, *, log: Path | None = None, selector: str = SHIPPED,
 @pytest.fixture(autouse=True)
 def _costs_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured once instead of several times; the module-scoped `done` measures them as users do."""
-    monkeypatch.setattr(pass_costs, "SERIES", 1)
+    monkeypatch.setattr(machine, "COST_SERIES", 1)
 
 
 def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:

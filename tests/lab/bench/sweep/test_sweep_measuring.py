@@ -9,8 +9,7 @@ import pytest
 from decoder.errors import ConfigError, DeviceError, PromptError
 from dynatui.lab.bench.contenders import own
 from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.summary import Difference
+from dynatui.lab.bench.summary import Difference, Samples
 from dynatui.lab.bench.sweep import measuring
 from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import SPEED, SPEEDUP, data_sets, label, paper_lanes, rows_of, without
 from dynatui.lab.bench.paper.figures.marks import (
     ACCENT,
     DARK,
@@ -35,8 +34,19 @@ from dynatui.lab.bench.paper.figures.marks import (
 )
 from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2
 from dynatui.lab.bench.paper.records import CostCurve
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row, greatest, rows
+from dynatui.lab.bench.paper.report import (
+    SPEED,
+    SPEEDUP,
+    PaperReport,
+    Row,
+    data_sets,
+    greatest,
+    label,
+    paper_lanes,
+    rows,
+    rows_of,
+    without,
+)
 
 STEPS = (
     (FIXED_BACKBONE, "", LINE_STYLES["fixed"].colour),

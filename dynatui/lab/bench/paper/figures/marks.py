@@ -22,11 +22,8 @@ from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval
 from decoder.errors import shortened
-from dynatui.lab.bench.paper.figures.cells import SPEED, Points, Table, label, lanes_of, without
 from dynatui.lab.bench.paper.records import PaperLane
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row
-from dynatui.lab.bench.paper.setup_table import device
+from dynatui.lab.bench.paper.report import SPEED, PaperReport, Points, Row, Table, device, label, lanes_of, without
 
 FONT = "DejaVu Serif"
 """Font of all figures; it is part of matplotlib, so that it is always available."""

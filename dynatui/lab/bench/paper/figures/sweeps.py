@@ -8,19 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import (
-    SPEED,
-    SPEEDUP,
-    Points,
-    Table,
-    fastest,
-    label,
-    lanes_of,
-    paper_lanes,
-    points,
-    rows_of,
-    stat_of,
-)
 from dynatui.lab.bench.paper.figures.marks import (
     COLOURS_OF_VALUES,
     curve,
@@ -37,8 +24,22 @@ from dynatui.lab.bench.paper.figures.marks import (
     ticks_at,
     write,
 )
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row, greatest
+from dynatui.lab.bench.paper.report import (
+    SPEED,
+    SPEEDUP,
+    PaperReport,
+    Points,
+    Row,
+    Table,
+    fastest,
+    greatest,
+    label,
+    lanes_of,
+    paper_lanes,
+    points,
+    rows_of,
+    stat_of,
+)
 
 
 class Panel(NamedTuple):
