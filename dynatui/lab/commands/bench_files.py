@@ -168,8 +168,7 @@ Writer: TypeAlias = Callable[["PaperReport", Path], list[Path]]
 
 def writers() -> tuple[Writer, ...]:
     """Functions that write the files of a report, in the order in which they are to be called."""
-    from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.paper.write import FIGURES, write  # noqa: PLC0415
+    from dynatui.lab.bench.paper.write import FIGURES, draw, write  # noqa: PLC0415 - imports torch
 
     def drawn(report: "PaperReport", folder: Path) -> list[Path]:
         return draw(report, folder / FIGURES)

@@ -214,25 +214,24 @@ def engine(tiny_models: TinyModels) -> Engine:
     return tiny_models.loaded(tiny_models.pair("neox"), "float32")
 
 
-@pytest.mark.parametrize("method", [*RULES, "generate"])
+@pytest.mark.parametrize("method", [*RULES, "generate", "assisted"])
 def test_a_cut_has_the_rounds_and_tokens_of_a_run_that_ends_there(method: str, engine: Engine) -> None:
+    """Assisted generation drafts only as many tokens in its last burst as fit, so counts of drafted tokens differ."""
+
     def of_length(length: int) -> Contender:
         config = RunConfig(max_new_tokens=length, parameters=RULES.get(method, {}))
-        return baselines(engine.pair, config)[0] if method == "generate" else own(method, method, method, config)
+        foreign = {"generate": 0, "assisted": 3}
+        return (
+            baselines(engine.pair, config)[foreign[method]]
+            if method in foreign
+            else own(method, method, method, config)
+        )
 
     after = of_length(T).run(engine, PROMPT).after
     for length in range(1, T + 1):
-        assert counts(cut(after, length)) == counts(of_length(length).run(engine, PROMPT).tally), length
-
-
-def test_one_of_assisted_generation_has_its_tokens(engine: Engine) -> None:
-    """Counts of drafted tokens may differ, since transformers drafts only as many tokens in the last burst as fit."""
-    assisted = baselines(engine.pair, RunConfig(max_new_tokens=T))[3]
-    after = assisted.run(engine, PROMPT).after
-    for length in range(1, T + 1):
-        shorter = baselines(engine.pair, RunConfig(max_new_tokens=length))[3].run(engine, PROMPT).tally
-        found = cut(after, length)
+        found, shorter = cut(after, length), of_length(length).run(engine, PROMPT).tally
         assert (tuple(found.tokens), found.rounds) == (tuple(shorter.tokens), shorter.rounds), length
+        assert method == "assisted" or counts(found) == counts(shorter), length
 
 
 def test_a_cut_has_the_times_at_the_end_of_its_last_round_and_the_peak_of_the_whole_turn() -> None:

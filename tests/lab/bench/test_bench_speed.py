@@ -34,7 +34,7 @@ from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after
+from tests.lab.bench.makers import interrupted_after, on_cpu
 
 CONFIG = RunConfig(max_new_tokens=12)
 FOREIGN = ("generate", "assisted", PROMPT_LOOKUP)
@@ -50,13 +50,9 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
             "linear": {"2": Linear(2), "3": Linear(3)},
             "fixed": {"2x2": Fixed(2, 2)},
         },
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
         "repeats": 1,
     }
-    return OnTexts(**given | changes)
+    return OnTexts(**on_cpu(pair) | given | changes)
 
 
 def measured(pair: tiny.TinyPair, **changes: Any) -> Report:

@@ -4,8 +4,6 @@ import errno
 import fcntl
 import re
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,31 +145,11 @@ def test_an_endless_file_is_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
         read(Path("/dev/zero"))
 
 
-HOLDING = """
-import sys, time
-from pathlib import Path
-from dynatui.lab.bench.record_log import alone
-with alone(Path(sys.argv[1]), "wait"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_another_process_is_refused_until_this_one_is_killed(path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        line = r"another process is writing to .*log; wait until that process ends, or name another"
-        with pytest.raises(ConfigError, match=line), alone(path, "name another"):
-            pytest.fail("let in")
-        other.kill()
-        other.wait()
-    with alone(path, "name another"):
-        assert path.exists()
-
-
-def test_an_error_within_lets_go_and_what_is_there_stays_as_it_is(path: Path) -> None:
+def test_another_is_refused_until_the_end_or_an_error_and_what_is_there_stays_as_it_is(path: Path) -> None:
     path.write_bytes(b"a line\n")
+    line = r"another process is writing to .*log; wait until that process ends, or name another$"
+    with alone(path, ""), pytest.raises(ConfigError, match=line), alone(path, "name another"):
+        pytest.fail("let in")
     with pytest.raises(ValueError, match="within"), alone(path, ""):
         raise ValueError("within")
     with alone(path, ""), path.open("ab") as file:

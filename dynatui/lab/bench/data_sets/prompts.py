@@ -169,9 +169,7 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
     try:
         lacks = f"has no {data_set.places}" if any(folder.iterdir()) else "is empty"
     except OSError as error:
-        raise PromptError(
-            f"cannot read {shortened(folder)}: {error.strerror}; set --data to a folder that holds {data_set.places}"
-        ) from None
+        raise sources.unreadable(folder, error, f"a folder that holds {data_set.places}") from None
     for pattern, read in data_set.in_folder:
         if files := matching(folder, pattern):
             return files, read

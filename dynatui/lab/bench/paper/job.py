@@ -43,8 +43,7 @@ from dynatui.lab.bench.paper.records import (
     blocks_of,
     header,
 )
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.summary import report
+from dynatui.lab.bench.paper.report import PaperReport, report
 from dynatui.lab.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
 from dynatui.lab.bench.record_log import opened
 
@@ -89,7 +88,10 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     with opened(job.log, FORMAT) as log:
         engine = _engine(job, sampling, note)
         pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
-        prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
+        prompts = tuple(
+            [_encoded(pair, sets[each.data_set], each, number) for number in range(each.prompts)]
+            for each in experiments
+        )
         longest = max(len(ids) for these in prompts for ids in these)
         extent = _fitting(job, pair.context - longest, note)
         first = header(pair, _asked(job, pair, extent), log, longest + extent.length, note)
@@ -211,10 +213,6 @@ def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
     most = max((_characters(each) for each in reading), default=0)
     prompts = tuple(without_surrogates(text).strip()[:most] for text in texts.prompts[:count])
     return structs.replace(texts, prompts=prompts)
-
-
-def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
-    return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
 
 
 def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: int) -> list[int]:

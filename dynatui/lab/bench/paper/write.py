@@ -1,4 +1,4 @@
-"""Writing of a report as files: a page in Markdown, and tables as CSV and JSON. No file is left incomplete.
+"""Writing of a report as files: a page in Markdown, tables as CSV and JSON, and figures. No file is left incomplete.
 
 The first table compares models, machine and measurement protocol with those of the paper's authors.
 """
@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from decoder.errors import ConfigError, first_line
 from decoder.events import arithmetic
 from decoder.system.whole_files import made_folder, write_whole
 from dynatui.lab.bench.paper import claims
@@ -38,6 +39,21 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
     for path, content in contents.items():
         write_whole(path, content)
     return list(contents)
+
+
+def draw(report: PaperReport, folder: Path) -> list[Path]:
+    """Draws every figure for which the report has data, as PNG and SVG; returns the paths of the files."""
+    try:
+        from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
+    except ImportError as error:
+        raise ConfigError(
+            f"figures cannot be drawn without matplotlib ({first_line(error)}); run pip install 'dynatui[bench]'"
+        ) from error
+    paths = []
+    for name, content in pictures(report):
+        paths.append(made_folder(folder) / name)
+        write_whole(paths[-1], content)
+    return paths
 
 
 def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:

@@ -21,9 +21,8 @@ from dynatui.lab.bench.paper.records import (
     PaperRequest,
     PromptResult,
 )
-from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
-from dynatui.lab.bench.paper.summary import report
-from tests.lab.bench.makers import MACHINE
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport, report
+from tests.lab.bench.makers import MACHINE, PAIR
 
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
@@ -103,12 +102,6 @@ def request(
         )
 
     given: dict[str, Any] = {
-        "target": "target",
-        "draft": "draft",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
-        "seed": 0,
         "temperature": 0.0,
         "top_p": 1.0,
         "stops_at_eos": False,
@@ -125,7 +118,7 @@ def request(
             experiment("fixed_trees", 800, ("ar", *(lane.name for lane in TREES))),
         ),
     }
-    return PaperRequest(**given | changes)
+    return PaperRequest(**PAIR | given | changes)
 
 
 def header(**changes: Any) -> Header:

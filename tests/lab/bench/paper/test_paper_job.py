@@ -15,8 +15,7 @@ from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import ASSISTANT
 from dynatui.lab.bench.paper.job import Prepared, measure, prepared
 from dynatui.lab.bench.paper.records import PromptResult, blocks_of
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.summary import report
+from dynatui.lab.bench.paper.report import PaperReport, report
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.paper.tiny_measurements import (
@@ -233,15 +232,3 @@ def test_what_is_not_possible_is_refused_before_models_are_loaded(monkeypatch: p
     for changes in ({"extent": replace(ONE, lanes=("best",))}, {"temperature": -1.0}, {"top_p": 0.0}):
         with pytest.raises(ConfigError):
             readied(job(nobody, **{"extent": ONE} | changes), unheard)
-
-
-def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    request = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
-    with (
-        prepared(request, unheard),
-        pytest.raises(
-            ConfigError, match=r"another process is writing to .*log.jsonl; wait until that process ends, or "
-        ),
-    ):
-        readied(request, unheard)
-    assert not blocks_of(readied(request, unheard).log)

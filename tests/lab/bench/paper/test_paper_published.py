@@ -6,8 +6,7 @@ from typing import Any
 
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.experiments import fixed_grid, sensitivity
-from dynatui.lab.bench.paper.report import paper_row
-from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
+from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, paper_row
 
 
 def test_the_numbers_are_those_of_the_latest_version_that_has_them() -> None:

@@ -9,8 +9,7 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.paper.records import LaneResult, PaperExperiment, PaperLane, PromptResult
-from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
-from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report
+from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, LaneSummary, PaperReport, report
 from tests.lab.bench.paper.reports import cell_of, header
 
 AR = PaperLane(name="ar", method="ar", family="ar", parameters={})

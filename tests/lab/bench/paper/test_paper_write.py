@@ -14,9 +14,8 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import ConfigError
-from dynatui.lab.bench.paper.figures import draw
 from dynatui.lab.bench.paper.records import Resumed
-from dynatui.lab.bench.paper.write import setup, write
+from dynatui.lab.bench.paper.write import draw, setup, write
 from tests.lab.bench.paper.reports import cell_of, left_out, paper_report, request
 
 FEW = request(prompts=2, sets=("wikitext",))

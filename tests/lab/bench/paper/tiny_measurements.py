@@ -8,6 +8,7 @@ from dynatui.lab.bench.paper.experiments import Extent, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
 from dynatui.lab.bench.paper.records import CostCurve
 from tests import tiny
+from tests.lab.bench.makers import on_cpu
 
 TEXTS = ("The tree grows where the draft is sure", "A small model guesses", "Nothing is lost: the text")
 WIKITEXT = TextSet(name="wikitext", title="Some texts", stands_for="WikiText-2", prompts=TEXTS)
@@ -27,14 +28,7 @@ EXTENT = Extent(
 
 
 def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
-    given: dict[str, Any] = {
-        "text_sets": (WIKITEXT, BOOKS),
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
-    }
-    return OnPaper(extent=extent, **given | changes)
+    return OnPaper(extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | on_cpu(pair) | changes)
 
 
 def readied(request: OnPaper, note: Callable[[str], None]) -> Prepared:

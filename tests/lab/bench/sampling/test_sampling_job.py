@@ -18,7 +18,7 @@ from dynatui.lab.bench.sampling.report import SamplingReport
 from dynatui.lab.bench.sampling.request import TextKey, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after
+from tests.lab.bench.makers import interrupted_after, on_cpu
 from tests.lab.bench.sampling.records import request
 
 PROMPT = "The tree grows where"
@@ -31,16 +31,8 @@ def job(models: TinyModels, *, log: Path | None = None, selector: str = SHIPPED,
         "samplings": samplings((0.8,), (0.9,)),
         "verifiers": ("nss", "specinfer", "block", "traversal"),
     }
-    pair = models.pair("neox")
-    return OnSamplings(
-        request=request(**given | changes),
-        selector=selector,
-        log=log,
-        target=str(pair.target),
-        draft=str(pair.draft),
-        device="cpu",
-        dtype="float32",
-    )
+    pair = on_cpu(models.pair("neox"))
+    return OnSamplings(request=request(**given | changes), selector=selector, log=log, **pair)
 
 
 @pytest.fixture(autouse=True)

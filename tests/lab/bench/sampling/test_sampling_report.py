@@ -16,7 +16,7 @@ from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets.sources import FILE
 from dynatui.lab.bench.record_log import RecordLog
-from dynatui.lab.bench.sampling import paper
+from dynatui.lab.bench.sampling import claims
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
 from dynatui.lab.bench.sampling.claims import (
     Values,
@@ -99,7 +99,7 @@ def test_a_ranking_counts_pairs_that_keep_the_paper_s_order() -> None:
 
 
 def test_claims_compare_what_the_paper_compares() -> None:
-    reported = paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY
+    reported = claims.BLOCK_EFFICIENCY, claims.DELAYED_BLOCK_EFFICIENCY
     noise = np.random.default_rng(0).normal(0, 0.01, 20)
     iid = {name: per_prompt(*(reported[0][name] + noise)) for name in VERIFIER_NAMES}
     delayed = {name: per_prompt(*(reported[1][name] + noise)) for name in reported[1]}

@@ -15,24 +15,19 @@ from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after
+from tests.lab.bench.makers import interrupted_after, on_cpu
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
 
 
 def job(models: TinyModels, **changes: Any) -> OnSettings:
-    pair = models.pair("neox")
     given: dict[str, Any] = {
         "space": "thresholds",
         "axes": AXES,
         "prompts": ("The tree grows where", "A small model guesses"),
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
     }
-    return OnSettings(**given | changes)
+    return OnSettings(**on_cpu(models.pair("neox")) | given | changes)
 
 
 def first(models: TinyModels) -> Kept:
