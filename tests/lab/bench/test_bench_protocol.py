@@ -24,16 +24,7 @@ from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import Contender, DecodedText, own
-from dynatui.lab.bench.protocol import (
-    Experiment,
-    Sample,
-    cut,
-    measured,
-    mixed,
-    schedule,
-    totals_at,
-    warmed_up,
-)
+from dynatui.lab.bench.protocol import Experiment, Sample, cut, measured, mixed, schedule, totals_at, warmed_up
 from dynatui.lab.bench.summary import Samples
 from tests.decoder.makers import TinyModels
 

@@ -97,7 +97,7 @@ def test_baselines_of_transformers_stay_beside_a_file_for_llama_cpp(gguf_pair: G
     ],
 )
 def test_a_file_with_another_vocabulary_or_too_short_a_context_is_refused(
-    changes: dict[str, int], error: type[DecoderError], why: str, tmp_path: Path
+    changes: dict[str, Any], error: type[DecoderError], why: str, tmp_path: Path
 ) -> None:
     file = write(EMBEDDED_TARGET, tmp_path / "other.gguf", **changes)
     with pytest.raises(error, match=why):

@@ -18,16 +18,7 @@ from dynatui.lab.bench.paper.records import PromptResult, blocks_of
 from dynatui.lab.bench.paper.report import PaperReport, report
 from tests import tiny
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.paper.tiny_measurements import (
-    BOOKS,
-    EXTENT,
-    KNOWN_COSTS,
-    TEXTS,
-    WIKITEXT,
-    done,
-    job,
-    readied,
-)
+from tests.lab.bench.paper.tiny_measurements import BOOKS, EXTENT, KNOWN_COSTS, TEXTS, WIKITEXT, done, job, readied
 
 ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
 

@@ -12,15 +12,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.sweep.report import SettingState, SweepReport, cell, heat_maps, legend, on_sweep, read
-from dynatui.lab.bench.sweep.spaces import (
-    SPACES,
-    GridPoint,
-    Shard,
-    SweepRequest,
-    axes_with,
-    axis_values,
-    base_named,
-)
+from dynatui.lab.bench.sweep.spaces import SPACES, GridPoint, Shard, SweepRequest, axes_with, axis_values, base_named
 from dynatui.lab.tables.data import WIDTH
 from tests.lab.bench.makers import MACHINE
 from tests.lab.bench.sweep.sweeps import AXES, SMALL, done, logged, outcome, report, request
