@@ -31,8 +31,8 @@ from dynatui.lab.bench.contenders import Contender, inexact, sweep
 from dynatui.lab.bench.machine import examined
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show, interrupted
 from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
-from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
+from dynatui.lab.bench.summary import Samples
 
 
 @dataclass(frozen=True)

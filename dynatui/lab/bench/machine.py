@@ -1,4 +1,4 @@
-"""Machine that runs a measurement: versions, processor, load, memory bandwidth and peak memory."""
+"""Machine that runs a measurement: versions, processor, load, memory bandwidth, peak memory, and costs of passes."""
 
 import ctypes
 import os
@@ -15,8 +15,12 @@ import msgspec
 import torch
 import transformers
 
+from decoder.draft.tree_size.cost_model import Costs
+from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.language_model import LanguageModel
+from decoder.models.pair import Pair
 from decoder.run.expected import read_weights
+from decoder.system.computing_clock import ComputingClock
 from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.version import VERSION
 
@@ -141,3 +145,15 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+COST_SERIES = 4
+"""Number of repeated measurements, each of up to two seconds. Callers use the lowest costs of all measurements, since
+disturbances only add time.
+"""
+
+
+def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:
+    """Costs of both models' passes after about `tokens` tokens of text, measured `COST_SERIES` times."""
+    clock = ComputingClock(pair.target.device)
+    return [measure_costs(pair, tokens, clock) for _ in range(COST_SERIES)]

@@ -107,7 +107,7 @@ class RecordLog(Generic[H, R]):
                 with self._path.open("ab") as file:
                     file.write(msgspec.json.encode(line) + b"\n")
             except OSError as error:
-                raise self._unusable("write", error) from None
+                raise _unusable("write", self._path, error, self._remedy) from None
         self._take(line)
 
     def refused(self, why: str) -> ConfigError:
@@ -140,7 +140,7 @@ class RecordLog(Generic[H, R]):
             try:
                 os.truncate(self._path, whole)
             except OSError as error:
-                raise self._unusable("write", error) from None
+                raise _unusable("write", self._path, error, self._remedy) from None
         return lines
 
     def _content(self, path: Path) -> bytes:
@@ -150,7 +150,7 @@ class RecordLog(Generic[H, R]):
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise self._unusable("read", error) from None
+            raise _unusable("read", path, error, self._remedy) from None
         if len(content) > _MOST_BYTES:
             raise self.refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
         return content
@@ -169,9 +169,6 @@ class RecordLog(Generic[H, R]):
 
     def _foreign(self) -> ConfigError:
         return ConfigError(f"{shortened(self._path)} holds no measurement that this version can read; {self._remedy}")
-
-    def _unusable(self, what: str, error: OSError) -> ConfigError:
-        return _unusable(what, self._path, error, self._remedy)
 
 
 def header_now(

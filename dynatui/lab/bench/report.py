@@ -17,8 +17,17 @@ from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Work, shape
 from dynatui.lab.bench.machine import Machine, load, read_bytes, utc_now
 from dynatui.lab.bench.protocol import Experiment
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
-from dynatui.lab.bench.samples import Bandwidth, Samples
-from dynatui.lab.bench.summary import Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
+from dynatui.lab.bench.summary import (
+    Bandwidth,
+    Comparison,
+    Difference,
+    Row,
+    Samples,
+    comparisons,
+    differences,
+    near_tie_judge,
+    rows,
+)
 
 SCHEMA = 1
 

@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 
 from dynatui.lab.bench.contenders import Arithmetic
-from dynatui.lab.bench.samples import Bandwidth, Samples, known, turn_frame
+from dynatui.lab.bench.summary import Bandwidth, Samples, known, turn_frame
 from dynatui.lab.frame import Median, estimate
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)

@@ -194,7 +194,7 @@ def text(report: "PaperReport", width: int) -> str:
     """The whole report, in lines of at most `width` characters, or `NARROWEST` characters if `width` is smaller."""
     from dynatui.lab.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
     from dynatui.lab.bench.paper.published import corrections  # noqa: PLC0415
-    from dynatui.lab.bench.paper.setup_table import setup  # noqa: PLC0415
+    from dynatui.lab.bench.paper.write import setup  # noqa: PLC0415
 
     shown = max(width, NARROWEST)
     parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
@@ -318,8 +318,7 @@ Writer: TypeAlias = Callable[["PaperReport", Path], list[Path]]
 
 def writers() -> tuple[Writer, ...]:
     """Functions that write the files of a report, in the order in which they are to be called."""
-    from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.paper.write import FIGURES, write  # noqa: PLC0415
+    from dynatui.lab.bench.paper.write import FIGURES, draw, write  # noqa: PLC0415 - imports torch
 
     def drawn(report: "PaperReport", folder: Path) -> list[Path]:
         return draw(report, folder / FIGURES)

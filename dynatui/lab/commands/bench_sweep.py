@@ -114,15 +114,14 @@ def sweep(
 
 def _measured(job: OnSettings, folder: Path, shard: Shard) -> Measured:
     from dynatui.lab.bench.sweep.measuring import measure_sweep  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415
+    from dynatui.lab.bench.sweep.report import on_sweep  # noqa: PLC0415
 
     done = measure_sweep(job, folder, shard, say_line, shown)
     return Measured(on_sweep(done.report), done.report, done.interrupted)
 
 
 def _kept(folder: Path) -> Measured:
-    from dynatui.lab.bench.sweep.report import read  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415
+    from dynatui.lab.bench.sweep.report import on_sweep, read  # noqa: PLC0415 - imports torch
 
     report = read(folder)
     return Measured(on_sweep(report), report, interrupted=False)

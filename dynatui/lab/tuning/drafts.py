@@ -29,7 +29,7 @@ from decoder.session.host import passes_of
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.summary import Samples
 from dynatui.lab.tuning.scoring import ScoredText, greedy_text, scored
 from dynatui.servers.survival import FIRST, counted, grouped
 

@@ -30,7 +30,7 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.on_pair import Note, OnPair
 from dynatui.lab.bench.protocol import Assignment, Experiment, Sample, measured, warmed_up
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.summary import Samples
 from dynatui.lab.tuning import outcome, study
 from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
 from dynatui.lab.tuning.passages import FEWEST, Passages, split, whole

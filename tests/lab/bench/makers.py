@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import Progress, Show
+from tests import tiny
 
 MACHINE = Machine(
     system="Linux",
@@ -16,6 +18,20 @@ MACHINE = Machine(
     load_before=0.5,
     copy_bytes_per_s=None,
 )
+PAIR: dict[str, Any] = {
+    "target": "target",
+    "draft": "draft",
+    "device": "cpu",
+    "dtype": "float32",
+    "draft_dtype": "float32",
+    "seed": 0,
+}
+"""Fields that the requests of all measurements share."""
+
+
+def on_cpu(pair: tiny.TinyPair) -> dict[str, Any]:
+    """Options of a measurement with which it loads this pair."""
+    return {"target": str(pair.target), "draft": str(pair.draft), "device": "cpu", "dtype": "float32"}
 
 
 def interrupted_after(count: int) -> Show:

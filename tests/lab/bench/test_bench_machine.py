@@ -28,30 +28,22 @@ def test_no_work_takes_no_negative_time() -> None:
     assert times == sorted(times)
 
 
-@pytest.fixture
-def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A source tree with only this file."""
-    file = tmp_path / "decoder" / "bench" / "machine.py"
-    file.parent.mkdir(parents=True)
-    file.touch()
-    monkeypatch.setattr(machine, "__file__", str(file))
-    return tmp_path
-
-
 def git(folder: Path, *words: str) -> str:
     named = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(folder), *words]
     return subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_an_installed_package_has_no_commit(source: Path) -> None:
-    assert source.exists()
-    assert source_commit() is None
-
-
-def test_a_source_tree_has_its_commit_and_says_whether_it_was_changed(source: Path) -> None:
-    git(source, "init", "-q")
-    git(source, "add", "-A")
-    git(source, "commit", "-q", "-m", "Begin")
-    assert source_commit() == git(source, "rev-parse", "HEAD")
-    (source / "decoder" / "bench" / "machine.py").write_text("changed", encoding="utf-8")
-    assert source_commit() == git(source, "rev-parse", "HEAD") + "-dirty"
+def test_a_source_tree_has_its_commit_and_says_whether_it_was_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "decoder" / "bench" / "machine.py"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(machine, "__file__", str(file))
+    assert source_commit() is None, "as of an installed package"
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "Begin")
+    assert source_commit() == git(tmp_path, "rev-parse", "HEAD")
+    file.write_text("changed", encoding="utf-8")
+    assert source_commit() == git(tmp_path, "rev-parse", "HEAD") + "-dirty"

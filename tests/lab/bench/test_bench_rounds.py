@@ -34,12 +34,11 @@ from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.report import RoundsReport
 from dynatui.lab.bench.rounds import growth
-from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random_draft
+from dynatui.lab.bench.summary import Samples
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
-from tests.lab.bench.makers import interrupted_after
 
 CONFIG = RunConfig(max_new_tokens=6)
 SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
@@ -97,14 +96,13 @@ def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
     assert "sampled at temperature 1" in table.on_rounds(found)
 
 
-def test_tokens_a_second_follow_from_tokens_a_round(report: RoundsReport) -> None:
+def test_a_row_has_tokens_a_second_for_what_its_tree_can_commit_and_growth_over_the_first_text(
+    report: RoundsReport,
+) -> None:
     deep = of(report, "8x64", 16)
     assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.value)
     assert list(of(report, "ar", 16).tokens_per_second) == [1.0]
     assert list(of(report, "2x4", 16).tokens_per_second) == [1.0, 2.0, 3.0]
-
-
-def test_a_text_is_compared_with_the_first_one_and_the_first_with_none(report: RoundsReport) -> None:
     assert [(row.name, row.context, row.over) for row in report.growth] == [
         (name, context, 16) for name in ("ar", "1x2", "2x4", "4x8", "8x64") for context in (60, 40)
     ]
@@ -115,23 +113,17 @@ def test_multiply_adds_are_those_of_exactly_the_calls_that_the_rounds_made(repor
     record = next(record for record in report.samples if (record.contender, record.prompt) == ("ar", 0))
     assert record.target_work == Work(calls=6, rows=6, looks=sum(range(16, 22)), scored=6)
     assert record.draft_work == Work()
-    tree = next(record for record in report.samples if (record.contender, record.prompt) == ("1x2", 1))
+    tree: Any = next(record for record in report.samples if (record.contender, record.prompt) == ("1x2", 1))
     assert tree.target_work == Work(calls=6, rows=12, looks=sum(2 * (59 + done + 2) for done in range(6)), scored=12)
     assert tree.draft_work == Work(calls=6, rows=6, looks=sum(range(60, 66)), scored=6)
     assert report.arithmetic.target == NEOX
     expected = 6 * NEOX.matrices + 6 * NEOX.head + sum(range(16, 22)) * NEOX.attention
     assert of(report, "ar", 16).multiply_adds == pytest.approx(expected / 6)
-
-
-def test_a_tree_s_arithmetic_is_that_of_both_models(report: RoundsReport) -> None:
-    record: Any = next(record for record in report.samples if (record.contender, record.prompt) == ("2x4", 0))
-    assert record.draft_work.calls == 12
-    assert record.target_work.looks == sum(4 * (15 + done + 4) for done in range(6))
-    both = report.arithmetic.multiply_adds(record.target_work, record.draft_work)
-    assert both == report.arithmetic.target.multiply_adds(record.target_work) + (
-        report.arithmetic.draft.multiply_adds(record.draft_work)
+    both = report.arithmetic.multiply_adds(tree.target_work, tree.draft_work)
+    assert both == report.arithmetic.target.multiply_adds(tree.target_work) + (
+        report.arithmetic.draft.multiply_adds(tree.draft_work)
     )
-    assert of(report, "2x4", 16).multiply_adds == pytest.approx(both / 6, rel=0.02)
+    assert of(report, "1x2", 60).multiply_adds == pytest.approx(both / 6, rel=0.02)
 
 
 def test_keys_and_values_grow_by_the_rows_of_the_text(report: RoundsReport) -> None:
@@ -182,29 +174,22 @@ def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(tiny_mo
     assert before > target
     session.target_cache.reserve(1000)
     assert kv_bytes(session) == before - target + 2 * 4 * 2 * 32 * 1000
-
-
-def test_a_session_that_tells_its_memory_is_believed_and_another_is_unknown() -> None:
     teller: Any = SimpleNamespace(kv_bytes=7)
-    silent: Any = SimpleNamespace()
-    assert (kv_bytes(teller), kv_bytes(silent)) == (7, None)
+    assert kv_bytes(teller) == 7
 
 
-def test_a_plain_module_is_counted_as_well(tiny_models: TinyModels) -> None:
+def test_calls_after_the_prompt_are_counted_and_a_text_that_is_read_needs_one_row_of_logits(
+    tiny_models: TinyModels,
+) -> None:
     trial: Any = decoded(tiny_models.loaded(tiny_models.pair("gpt2"), "float32"), [1, 2, 3], "ar", CONFIG)
-    assert trial.seen.target == Work(calls=6, rows=6, looks=sum(range(3, 9)), scored=6)
-
-
-def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(tiny_models: TinyModels) -> None:
-    watched = InstrumentedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+    assert trial.seen.target == Work(calls=6, rows=6, looks=sum(range(3, 9)), scored=6), "of a plain module"
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    trial = decoded(engine, list(range(150)), "ar", CONFIG)
+    assert trial.seen.target.rows == 6
+    watched = InstrumentedEngine(engine)
     watched.engine.pair.draft_model.read(watched.engine.pair.draft_model.new_cache(8), [1, 2, 3])
     seen: Any = watched.seen()
     assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))
-
-
-def test_the_prompt_s_calls_are_left_out(tiny_models: TinyModels) -> None:
-    trial: Any = decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), list(range(150)), "ar", CONFIG)
-    assert trial.seen.target.rows == 6
 
 
 @pytest.mark.parametrize(
@@ -219,11 +204,9 @@ def test_the_prompt_s_calls_are_left_out(tiny_models: TinyModels) -> None:
 )
 def test_the_shape_of_a_family_is_counted(name: str, expected: Shape) -> None:
     assert shape(AutoModelForCausalLM.from_config(tiny.FAMILIES[name]())) == expected
-
-
-def test_a_matrix_for_both_ends_is_counted_at_the_end_alone() -> None:
-    tied = AutoModelForCausalLM.from_config(tiny.FAMILIES["neox"](tie_word_embeddings=True, num_attention_heads=2))
-    assert shape(tied) == NEOX
+    if name == "neox":  # a matrix for both ends is counted at the end alone
+        tied = AutoModelForCausalLM.from_config(tiny.FAMILIES[name](tie_word_embeddings=True, num_attention_heads=2))
+        assert shape(tied) == expected
 
 
 ONE = [Contender("ar", "ar", lambda _pair, _ids: DecodedText(Tally()), {})]
@@ -270,14 +253,19 @@ def test_where_calls_and_caches_are_not_known_only_time_and_the_peak_are_told() 
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
-def test_loaded_models_are_measured_with_the_same_trees(tiny_models: TinyModels, family: str) -> None:
-    saved = tiny_models.pair(family)
-    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="float32")
+def test_loaded_models_are_measured_with_the_same_trees_and_exactly_where_asked(
+    tiny_models: TinyModels, family: str
+) -> None:
+    saved, exact = tiny_models.pair(family), family == "gpt2"
+    dtype = "bfloat16" if exact else "float32"
+    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype=dtype, exact=exact)
     found = measured(load, [Size(2, 4), Size(4, 8)], [9])
     expected = [("ar", 0, 1), ("2x4", 2, 4), ("4x8", 4, 8)]
     assert [(row.name, row.levels, row.rows) for row in found.rounds] == expected
     assert {record.figures.committed for record in found.samples} == {6}
+    assert (found.setup.exact, found.growth) == (exact, [])
     assert found.setup.draft.endswith("(random head)")
+    assert "Growth" not in table.on_rounds(found), "there is one length"
 
 
 def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
@@ -290,28 +278,17 @@ def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
     assert {record.figures.rounds for record in found.samples} == {6}
 
 
-def test_rounds_are_exact_where_asked(tiny_models: TinyModels, report: RoundsReport) -> None:
-    saved = tiny_models.pair("gpt2")
-    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16", exact=True)
-    job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, repeats=1)
-    assert measure_rounds(job, lambda _: None).report.setup.exact
-    assert not report.setup.exact
-
-
-def test_a_text_whose_last_tree_would_not_fit_is_refused(load: Loader) -> None:
-    fits = OnRounds(load, (Size(8, 16),), (192 - 6 - 8,), CONFIG, repeats=1)
-    assert of(measure_rounds(fits, lambda _: None).report, "8x16", 178).levels == 8
+def test_a_text_whose_last_tree_would_not_fit_and_trees_that_cannot_be_are_refused(load: Loader) -> None:
+    fits = OnRounds(load, (Size(8, 16), Size(2, 577)), (192 - 6 - 8,), CONFIG, repeats=1)
+    found = measure_rounds(fits, lambda _: None).report
+    assert (of(found, "8x16", 178).levels, of(found, "2x577", 178).rows) == (8, 577)
     with pytest.raises(ConfigError, match="179 random tokens and 14 new and drafted tokens exceed the context of 192"):
         measure_rounds(replace(fits, contexts=(16, 179)), lambda _: None)
-
-
-def test_an_interruption_reports_the_lengths_that_are_complete(load: Loader) -> None:
-    found = measure_rounds(
-        OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None, interrupted_after(4)
-    )
-    assert found.interrupted
-    assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
-    assert "INTERRUPTED: the results below are from 4 of 12 turns" in table.on_rounds(found.report)
+    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
+        measure_rounds(replace(fits, sizes=(Size(1, 2), Size(2, 578))), lambda _: None)
+    for depth, rows in ((0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)):
+        with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
+            shapes.contenders(CONFIG, [Size(depth, rows)])
 
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
@@ -338,33 +315,14 @@ def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
 
 def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsReport) -> None:
     text = table.on_rounds(report)
-    lines = text.partition("Growth relative to 16 tokens:")[2].partition("sums:")[0].splitlines()
-    assert [line.split()[:2] for line in lines[2:]] == [[row.name, str(row.context)] for row in report.growth]
-    row = grown(report, "4x8", 60)
-    line = next(line for line in lines if line.split()[:2] == ["4x8", "60"])
-    assert f"{row.round.value:.2f} " in line
-    assert f"{row.beyond.value:.2f} " in line
-
-
-def test_one_length_has_no_growth(load: Loader) -> None:
-    found = measured(load, [Size(1, 2)], [9])
-    assert found.growth == []
-    assert "Growth" not in table.on_rounds(found)
+    lines = text.partition("Growth relative to 16 tokens:")[2].partition("sums:")[0].splitlines()[2:]
+    assert [line.split()[:2] for line in lines] == [[row.name, str(row.context)] for row in report.growth]
+    for row, line in zip(report.growth, lines, strict=True):
+        assert f"{row.round.value:.2f} " in line
+        assert row.beyond
+        assert f"{row.beyond.value:.2f} " in line
 
 
 def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -> None:
     kept = msgspec.json.encode(report)
     assert msgspec.json.encode(msgspec.json.decode(kept, type=RoundsReport)) == kept
-
-
-def test_a_tree_with_more_siblings_than_tokens_is_refused(load: Loader) -> None:
-    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
-        measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
-    widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)
-    assert of(measure_rounds(widest, lambda _: None).report, "2x577", 9).rows == 577
-
-
-@pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])
-def test_trees_that_cannot_be_are_refused(depth: int, rows: int) -> None:
-    with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
-        shapes.contenders(CONFIG, [Size(depth, rows)])

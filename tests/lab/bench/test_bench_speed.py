@@ -25,17 +25,16 @@ from decoder.system.device import device_name
 from decoder.tree import TokenTree
 from dynatui.lab.bench import job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
-from dynatui.lab.bench.contenders import PROMPT_LOOKUP, DecodedText, decoded, own, sweep
+from dynatui.lab.bench.contenders import PROMPT_LOOKUP, decoded, own, sweep
 from dynatui.lab.bench.job import OnTexts, measure_texts
 from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.report import Report
-from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.summary import Difference, rows
+from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after
+from tests.lab.bench.makers import interrupted_after, on_cpu
 
 CONFIG = RunConfig(max_new_tokens=12)
 FOREIGN = ("generate", "assisted", PROMPT_LOOKUP)
@@ -51,13 +50,9 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
             "linear": {"2": Linear(2), "3": Linear(3)},
             "fixed": {"2x2": Fixed(2, 2)},
         },
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
         "repeats": 1,
     }
-    return OnTexts(**given | changes)
+    return OnTexts(**on_cpu(pair) | given | changes)
 
 
 def measured(pair: tiny.TinyPair, **changes: Any) -> Report:
@@ -69,19 +64,16 @@ def done(tiny_models: TinyModels) -> Done[Report]:
     return measure_texts(on_texts(tiny_models.pair("neox")), lambda _: None)
 
 
-def test_every_method_and_all_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
+def test_every_method_and_all_baselines_have_the_texts_of_plain_decoding_and_of_transformers(
+    tiny_models: TinyModels, done: Done[Report]
+) -> None:
     names = ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1", "generate dynamic", "generate static"]
     names += [f"assisted {name}" for name in ASSISTED]
     names += [f"prompt lookup {count}" for count in LOOKED_UP]
-    assert [row.name for row in done.report.rows] == names
-    assert len(done.report.samples) == len(names) * 2
-    assert not done.interrupted
-    assert {row.waits for row in done.report.rows} == {None}
-
-
-def test_all_texts_are_those_of_plain_decoding_and_of_transformers(tiny_models: TinyModels, done: Done[Report]) -> None:
     report = done.report
-    assert [(row.same, row.prompts) for row in report.rows] == [(2, 2)] * len(report.rows)
+    assert [(row.name, row.same, row.prompts, row.waits) for row in report.rows] == [(n, 2, 2, None) for n in names]
+    assert len(report.samples) == len(names) * 2
+    assert not done.interrupted
     assert report.differences == []
     assert report.texts[0] == tiny_models.generate(tiny_models.pair("neox"), "float32", "The tree grows", 12)
 
@@ -98,21 +90,14 @@ def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[
             assert timed == pytest.approx(11 if record.group == "generate" else 12)
 
 
-def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report]) -> None:
+def test_the_parts_of_a_round_add_up_to_its_time_and_the_rest_is_more_than_the_host(done: Done[Report]) -> None:
     for row in done.report.rows:
         if row.group in FOREIGN:
-            assert (row.draft_ms, row.host_ms, row.host_share) == (None, None, None)
+            assert (row.draft_ms, row.host_ms, row.host_share, row.rest_share) == (None, None, None, None)
             continue
         parts = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
         assert all(part is not None and part >= 0 for part in parts)
         assert row.round_ms == pytest.approx(sum(part for part in parts if part is not None), rel=0.2)
-
-
-def test_what_is_outside_of_the_models_is_less_than_all_and_more_than_the_host(done: Done[Report]) -> None:
-    for row in done.report.rows:
-        if row.group in FOREIGN:
-            assert row.rest_share is None
-            continue
         assert row.rest_share is not None
         assert row.host_share is not None
         assert row.rest_share < 1
@@ -177,27 +162,17 @@ def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]
     assert " ".join(speeds.split()[2:]) == "12345.7 1.00 12.3 11.2-13.4 12.3 11.2-13.4 2 of 2 98.7"
 
 
-def test_what_was_not_measured_is_a_dash(tiny_models: TinyModels) -> None:
-    found = measured(
-        tiny_models.pair("neox"),
-        methods=("linear",),
-        with_baselines=False,
-        config=RunConfig(max_new_tokens=2),
-    )
+def test_what_was_not_measured_has_no_rate_and_is_a_dash(tiny_models: TinyModels) -> None:
+    pair, short = tiny_models.pair("neox"), RunConfig(max_new_tokens=1)
+    found = measured(pair, methods=("linear",), with_baselines=False, config=short)
     assert [row.name for row in found.rows] == ["ar", "linear 2", "linear 3"]
     assert found.best_generate is None
     line = next(line for line in table.on_texts(found).splitlines() if line.startswith("linear 2"))
     assert line.split()[-4:] == ["-", "2", "of", "2"]
-
-
-def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: TinyModels) -> None:
-    found = {
-        row.name: row
-        for row in measured(tiny_models.pair("neox"), methods=("ar",), config=RunConfig(max_new_tokens=1)).rows
-    }
-    assert found["ar"].tokens_per_second is not None
-    assert found["generate static"].tokens_per_second is None
-    assert found["generate static"].same == 2
+    rows_of = {row.name: row for row in measured(pair, methods=("ar",), config=short).rows}
+    assert rows_of["ar"].tokens_per_second is not None
+    assert rows_of["generate static"].tokens_per_second is None
+    assert rows_of["generate static"].same == 2
 
 
 def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(tiny_models: TinyModels) -> None:
@@ -209,21 +184,15 @@ def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(t
     assert "sampled at temperature 1.2" in table.on_texts(report)
 
 
-def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
+def test_the_prompts_time_is_no_decode_time_and_the_assistant_s_settings_stay(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     before = engine.pair.draft_model.hf.module.generation_config
-    for contender in baselines(engine.pair, RunConfig(max_new_tokens=4)):
-        contender.run(engine, [1, 2, 3])
-    assert engine.pair.draft_model.hf.module.generation_config is before
-    assert before.num_assistant_tokens is None
-
-
-def test_the_prompts_time_is_no_decode_time(tiny_models: TinyModels) -> None:
-    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     for contender in [*sweep((), CONFIG, {}), *baselines(engine.pair, RunConfig(max_new_tokens=4))]:
         start = time.perf_counter()
         tally = contender.run(engine, list(range(100))).tally
         assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
+    assert engine.pair.draft_model.hf.module.generation_config is before
+    assert before.num_assistant_tokens is None
 
 
 def test_the_clock_stands_outside_of_the_session(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,20 +243,14 @@ class Ahead:
         pass
 
 
-@pytest.fixture
-def ahead(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> DecodedText:
+def test_a_session_s_waits_and_memory_and_work_before_the_clock_started_count(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session: Any = Ahead()
     method = Method("ar", "", opened=lambda *_: session)
     monkeypatch.setattr("dynatui.lab.bench.contenders.METHODS", {"ar": method})
-    return decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
-
-
-def test_work_that_was_done_before_the_clock_started_counts(ahead: DecodedText) -> None:
-    assert ahead.tally.decode_s == 150.0
-
-
-def test_a_session_s_waits_and_memory_are_taken_over(ahead: DecodedText) -> None:
-    assert (ahead.waits, ahead.kv_bytes) == (6, 1234)
+    ahead = decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
+    assert (ahead.tally.decode_s, ahead.waits, ahead.kv_bytes) == (150.0, 6, 1234)
     sample = Sample("ar", "ar", 0, 0, ahead.tally, waits=ahead.waits)
     (row,) = rows(Samples([sample], [own("ar", "ar", "ar", CONFIG)]), 0, None)
     assert row.waits == 2.0
@@ -318,13 +281,6 @@ def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> No
     assert "INTERRUPTED: the results below are from 3 of 4 turns" in table.on_texts(found.report)
 
 
-def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"accelerator {device.index}")
-    assert device_name(torch.device("cuda:3")) == "accelerator 3"
-    assert device_name(torch.device("cpu")) is None
-    assert machine.examined(torch.device("cpu")).accelerator is None
-
-
 def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     weights = sum(weight.numel() for weight in engine.pair.target.hf.module.parameters())
@@ -342,8 +298,13 @@ def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_model
     )
 
 
-def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accelerator_has_a_name_and_copies_that_are_timed_by_bytes_read_and_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ticks = iter(float(tick) for tick in range(1000))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"accelerator {device.index}")
+    assert device_name(torch.device("cuda:3")) == "accelerator 3"
+    assert machine.examined(torch.device("cpu")).accelerator is None
     monkeypatch.setattr("dynatui.lab.bench.machine.Stopwatch.now", lambda _: next(ticks))
     assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0 * machine.COPIES
 
@@ -385,18 +346,15 @@ def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModel
 
 def test_lookups_are_measured_beside_those_of_transformers(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
-    report = measured(pair, draft="lookup", methods=("linear",), settings={"linear": {"3": Linear(3)}})
+    settings = {"linear": {"3": Linear(3)}, "auto": {"": Auto(), "no lookup": Auto(lookup=False)}}
+    report = measured(pair, draft="lookup", methods=("linear",), settings=settings)
     found = {row.name: row for row in report.rows}
     assert list(found)[:4] == ["ar", "linear 3", "generate dynamic", "generate static"]
     assert list(found)[4:] == ["prompt lookup 5", "prompt lookup 10"]
     assert {row.same for row in report.rows} == {2}
     assert (found["linear 3"].draft_forwards, report.setup.draft) == (0, "lookup")
     assert max(map(len, table.on_texts(report).splitlines())) <= 80
-
-
-def test_what_lookups_bring_to_auto_is_told(tiny_models: TinyModels) -> None:
-    settings = {"auto": {"": Auto(), "no lookup": Auto(lookup=False)}}
-    report = measured(tiny_models.pair("neox"), methods=("auto",), settings=settings, with_baselines=False)
+    report = measured(pair, methods=("auto",), settings=settings, with_baselines=False)
     assert [row.name for row in report.rows] == ["ar", "auto", "auto no lookup"]
-    assert ("auto", "auto no lookup") in [(found.name, found.than) for found in report.comparisons]
+    assert ("auto", "auto no lookup") in [(each.name, each.than) for each in report.comparisons]
     assert "auto over auto no lookup" in table.on_texts(report)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
@@ -24,15 +24,12 @@ FEW = (
 )
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    lines: list[str] = []
-    monkeypatch.setattr(families, "say", lines.append)
-    return lines
+def arguments(output: Path) -> list[str]:
+    return ["--output", str(output), "--tokens", "20,40", "--repeats", "2"]
 
 
-def run(output: Path, repeats: int = 2, tokens: str = "20,40") -> int:
-    return families.main(["--output", str(output), "--tokens", tokens, "--repeats", str(repeats)], FEW)
+def run(output: Path) -> int:
+    return families.main(arguments(output), FEW)
 
 
 def turns(output: Path) -> list[Turn]:
@@ -52,19 +49,10 @@ def test_models_have_equal_numbers_of_weights() -> None:
     assert all(40e6 < count < 75e6 for count in counts)
 
 
-class Resumed(NamedTuple):
-    """A run that was interrupted after six turns and then completed."""
-
-    output: Path
-    first: list[Turn]
-    """Turns before the interruption."""
-    said: list[str]
-    """Lines of the second part."""
-
-
 @pytest.fixture(scope="module")
-def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
-    output, lines, right = tmp_path_factory.mktemp("resumed"), list[str](), families._said
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a run that was interrupted after six turns and then completed."""
+    folder, lines, right = tmp_path_factory.mktemp("resumed"), list[str](), families._said
 
     def interrupting(steps: Iterator[Progress]) -> Iterator[Progress]:
         for step in right(steps):
@@ -76,44 +64,33 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
         patch.setattr(families, "say", lines.append)
         with patch.context() as interrupted:
             interrupted.setattr(families, "_said", interrupting)
-            assert run(output) == 130
-        first = turns(output)
+            assert run(folder) == 130
+        first = turns(folder)
+        assert len(first) == 6
+        assert run(folder) == 0
+        assert turns(folder)[:6] == first
+        assert lines[-2:] == ["100% 16 of 16 turns", f"wrote {folder / 'report.md'}"]
         lines.clear()
-        assert run(output) == 0
-    return Resumed(output, first, lines)
+        assert run(folder) == 0
+        assert lines == [f"wrote {folder / 'report.md'}"], "what is done is not done again"
+        assert families.main(arguments(folder), FEW[:2]) == 2
+        assert "with other values of models; give the same values, or set --output to another folder" in lines[-1]
+    return folder
 
 
-def test_every_model_is_measured_after_every_text_in_every_repeat(resumed: Resumed) -> None:
-    found = turns(resumed.output)
+def test_every_model_is_measured_after_every_text_in_every_repeat_though_the_run_was_interrupted(output: Path) -> None:
+    found = turns(output)
     assert {(turn.model, turn.tokens, turn.repeat) for turn in found} == {
         (kind.name, tokens, repeat) for kind in FEW for tokens in (20, 40) for repeat in range(2)
     }
     assert len(found) == 16
     assert all(min(turn.row_s, turn.chain_s, turn.tree_s, turn.kept_s, turn.replayed_s) > 0 for turn in found)
-    assert resumed.said[-2:] == ["100% 16 of 16 turns", f"wrote {resumed.output / 'report.md'}"]
 
 
-def test_full_attention_is_compared_with_itself_and_windows_with_a_ring_buffer(resumed: Resumed) -> None:
-    assert cells(resumed.output, "Times after 40 tokens", "full")[2::2][:3] == ["1.00, 1.00 to 1.00"] * 3
-    memory = {kind.name: cells(resumed.output, "Memory of caches, in MB", kind.name) for kind in FEW}
+def test_full_attention_is_compared_with_itself_and_windows_with_a_ring_buffer(output: Path) -> None:
+    assert cells(output, "Times after 40 tokens", "full")[2::2][:3] == ["1.00, 1.00 to 1.00"] * 3
+    memory = {kind.name: cells(output, "Memory of caches, in MB", kind.name) for kind in FEW}
     assert memory["full"][-2] == memory["full, native"][-2] == "1.00"
-    by_model = {turn.model: turn for turn in turns(resumed.output) if turn.tokens == 40}
+    by_model = {turn.model: turn for turn in turns(output) if turn.tokens == 40}
     assert by_model["windows"].ring_bytes == by_model["full"].cache_bytes * WINDOW // (40 + len(families.TREE))
     assert memory["full"][-1] == "-"
-
-
-def test_a_run_that_was_interrupted_goes_on_and_what_is_done_is_not_done_again(
-    resumed: Resumed, said: list[str]
-) -> None:
-    assert len(resumed.first) == 6
-    assert turns(resumed.output)[:6] == resumed.first
-    assert len(turns(resumed.output)) == 16
-    assert run(resumed.output) == 0
-    assert said == [f"wrote {resumed.output / 'report.md'}"]
-
-
-def test_a_log_of_other_models_is_refused_in_one_line(tmp_path: Path, said: list[str]) -> None:
-    run(tmp_path, 1, "20")
-    arguments = ["--output", str(tmp_path), "--tokens", "20", "--repeats", "1"]
-    assert families.main(arguments, FEW[:2]) == 2
-    assert "started with other values of models; give the same values, or set --output to another folder" in said[-1]

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gguf_files import write
 from decoder import RunConfig, load_pair
 from decoder.engine import Engine
-from decoder.errors import ConfigError, PromptError
+from decoder.errors import ConfigError, DecoderError, PromptError
 from decoder.models.checkpoints import EMBEDDED_TARGET
 from dynatui.lab.bench.baselines import DRAFTED, NAME, llama_cpp_baselines
 from dynatui.lab.bench.contenders import own
@@ -28,7 +28,9 @@ def engine(gguf_pair: GgufPair) -> Engine:
     return load_pair(str(gguf_pair.draft()), "lookup", run=CONFIG)
 
 
-def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None:
+def test_each_writes_the_text_of_ar_and_errors_of_llama_cpp_are_still_reported(
+    engine: Engine, gguf_pair: GgufPair, tmp_path: Path
+) -> None:
     file = str(gguf_pair.draft())
     ids = engine.pair.tokenizer("Once upon a time").input_ids
     contenders = llama_cpp_baselines(engine.pair, CONFIG, file, file)
@@ -40,13 +42,7 @@ def test_each_writes_the_text_of_ar(engine: Engine, gguf_pair: GgufPair) -> None
     # The model drafts for itself, so all drafted tokens are accepted; the first token takes a round without drafts.
     assert all(tally.accepted == tally.drafted > 0 for tally in [*trials.values()][1:])
     assert trials[f"{NAME} 5"].rounds == 1 + -(-(CONFIG.max_new_tokens - 1) // 6)
-
-
-def test_errors_of_llama_cpp_are_reported_after_a_server_has_started(gguf_pair: GgufPair, tmp_path: Path) -> None:
-    file = gguf_pair.draft()
-    engine = load_pair(str(file), "lookup", run=CONFIG)
-    llama_cpp_baselines(engine.pair, CONFIG, str(file), None)[0].run(engine, engine.pair.tokenizer("Once").input_ids)
-    (tmp_path / "short.gguf").write_bytes(file.read_bytes()[:-1000])
+    (tmp_path / "short.gguf").write_bytes(gguf_pair.draft().read_bytes()[:-1000])
     with pytest.raises(ConfigError, match="corrupted or incomplete"):
         load_pair(str(tmp_path / "short.gguf"), "lookup", run=CONFIG)
 
@@ -93,15 +89,18 @@ def test_baselines_of_transformers_stay_beside_a_file_for_llama_cpp(gguf_pair: G
     assert groups == {"ar", "generate", "assisted", "prompt lookup", NAME}
 
 
-def test_a_text_that_exceeds_the_context_of_the_file_is_refused(tmp_path: Path) -> None:
-    file = write(EMBEDDED_TARGET, tmp_path / "short.gguf", max_position_embeddings=16)
-    with pytest.raises(PromptError, match="context of 16 tokens"):
-        measure_texts(beside_torch(file), lambda _: None)
-
-
-def test_a_file_with_another_vocabulary_is_refused(tmp_path: Path) -> None:
-    file = write(EMBEDDED_TARGET, tmp_path / "wider.gguf", vocab_size=2049)
-    with pytest.raises(ConfigError, match="vocabulary has 2049 tokens, but books-16m has 2048; give a GGUF file of"):
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"max_position_embeddings": 16}, PromptError, "context of 16 tokens"),
+        ({"vocab_size": 2049}, ConfigError, "has 2049 tokens, but books-16m has 2048; give a GGUF file of"),
+    ],
+)
+def test_a_file_with_another_vocabulary_or_too_short_a_context_is_refused(
+    changes: dict[str, Any], error: type[DecoderError], why: str, tmp_path: Path
+) -> None:
+    file = write(EMBEDDED_TARGET, tmp_path / "other.gguf", **changes)
+    with pytest.raises(error, match=why):
         measure_texts(beside_torch(file), lambda _: None)
 
 
@@ -115,27 +114,21 @@ def refused_before_loading(asked: OnTexts) -> str:
 
 
 def test_a_file_that_cannot_be_measured_is_refused_before_models_are_loaded(
-    gguf_pair: GgufPair, tmp_path: Path
+    gguf_pair: GgufPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "text.gguf").write_text("text")
-    unnamed = tmp_path / "weights"
-    unnamed.write_bytes(gguf_pair.draft().read_bytes())
-    refusals = [
-        refused_before_loading(beside_torch(file)) for file in (Path("none.gguf"), tmp_path / "text.gguf", unnamed)
-    ]
-    reasons = ("there is no file none.gguf; give", "text.gguf is not a GGUF file", "names of GGUF files end with .gguf")
-    assert all(reason in refusal for reason, refusal in zip(reasons, refusals, strict=True))
+    text, unnamed, file = tmp_path / "text.gguf", tmp_path / "weights", gguf_pair.draft()
+    text.write_text("text")
+    unnamed.write_bytes(file.read_bytes())
+    drawn = RunConfig(methods=("ar",), temperature=0.5)
+    for asked, why in (
+        (beside_torch(Path("none.gguf")), "there is no file none.gguf; give"),
+        (beside_torch(text), "text.gguf is not a GGUF file"),
+        (beside_torch(unnamed), "names of GGUF files end with .gguf"),
+        (beside_torch(file, target=str(file), draft="lookup", dtype="auto"), "has no effect beside the target"),
+        (beside_torch(file, config=drawn), "greedy decoding, but --temperature is 0.5; leave"),
+    ):
+        assert why in refused_before_loading(asked)
 
-
-def test_a_file_is_refused_beside_a_gguf_target_and_beside_sampling(gguf_pair: GgufPair) -> None:
-    file = gguf_pair.draft()
-    beside_gguf = beside_torch(file, target=str(file), draft="lookup", dtype="auto")
-    assert "--llama-cpp has no effect beside the target" in refused_before_loading(beside_gguf)
-    drawn = beside_torch(file, config=RunConfig(methods=("ar",), temperature=0.5))
-    assert "greedy decoding, but --temperature is 0.5; leave" in refused_before_loading(drawn)
-
-
-def test_a_file_for_llama_cpp_needs_the_extra(gguf_pair: GgufPair, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 

@@ -4,12 +4,9 @@ import errno
 import fcntl
 import re
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 from msgspec import structs
@@ -17,47 +14,10 @@ from msgspec import structs
 from decoder.errors import ConfigError
 from dynatui.lab.bench import record_log
 from dynatui.lab.bench.paper import records as paper
-from dynatui.lab.bench.record_log import LogFormat, RecordLog, alone
-from dynatui.lab.bench.sampling import log as sampling
-from dynatui.lab.bench.sampling.request import TextKey
+from dynatui.lab.bench.record_log import RecordLog, alone
 from tests.lab.bench.paper import reports
-from tests.lab.bench.sampling import records
 
-
-class Kind(NamedTuple):
-    """A kind of log: its format, a header, another request, and two records."""
-
-    format: LogFormat[Any, Any]
-    header: Any
-    other: Any
-    differing: str
-    records: tuple[Any, Any]
-    remedy: str
-
-
-TURN = sampling.Decoded(contender="ar", tokens=8, rounds=8, decode_s=0.5, waited=None)
-KINDS = {
-    "paper": Kind(
-        paper.FORMAT,
-        reports.header(),
-        reports.header(seed=1, warm_up=2),
-        "seed, warm_up",
-        (reports.block(0), reports.block(1)),
-        "set --output to another folder",
-    ),
-    "sampling": Kind(
-        sampling.FORMAT,
-        records.header(records.request()),
-        records.header(records.request(seed=1, k=1)),
-        "seed, k",
-        (
-            records.expected(records.request(), TextKey(0, "one", 0), {}),
-            sampling.Realised(place=TextKey(0, "one", 1), repeat=0, turns=(TURN,)),
-        ),
-        "set --output to another file",
-    ),
-}
-of_each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+RECORDS = [reports.block(0), reports.block(1)]
 
 
 @pytest.fixture
@@ -65,17 +25,17 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def kept(path: Path, kind: Kind = KINDS["paper"]) -> bytes:
+def kept(path: Path) -> bytes:
     """Content of a log with both records."""
-    log = RecordLog(path, kind.format)
-    log.begin(kind.header)
-    for record in kind.records:
+    log = read(path)
+    log.begin(reports.header())
+    for record in RECORDS:
         log.add(record)
     return path.read_bytes()
 
 
-def read(path: Path, kind: Kind = KINDS["paper"]) -> RecordLog[Any, Any]:
-    return RecordLog(path, kind.format)
+def read(path: Path) -> paper.PaperLog:
+    return RecordLog(path, paper.FORMAT)
 
 
 @contextmanager
@@ -89,29 +49,23 @@ def room_for(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@of_each_kind
-def test_what_was_measured_is_read_again(kind: Kind, path: Path) -> None:
-    content = kept(path, kind)
-    again = read(path, kind)
-    assert (again.header, tuple(again.records)) == (kind.header, kind.records)
-    assert again.begin(kind.header) == kind.header
+def test_what_was_measured_is_read_again(path: Path) -> None:
+    content = kept(path)
+    again = read(path)
+    assert (again.header, again.records) == (reports.header(), RECORDS)
+    assert again.begin(reports.header()) == reports.header()
     assert path.read_bytes() == content
     assert len(content.splitlines()) == 3
 
 
-@of_each_kind
-@pytest.mark.parametrize("lost", [1, 20, 60])
-def test_a_line_that_was_cut_off_is_dropped_and_written_anew(lost: int, kind: Kind, path: Path) -> None:
-    whole = kept(path, kind)
-    path.write_bytes(whole[:-lost])
-    log = read(path, kind)
-    assert log.records == [kind.records[0]]
-    log.add(kind.records[1])
-    assert path.read_bytes() == whole
-
-
-def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(path: Path) -> None:
+@pytest.mark.parametrize("lost", [1, 60])
+def test_a_line_that_was_cut_off_is_dropped_and_written_anew(lost: int, path: Path) -> None:
     whole = kept(path)
+    path.write_bytes(whole[:-lost])
+    log = read(path)
+    assert log.records == RECORDS[:1]
+    log.add(RECORDS[1])
+    assert path.read_bytes() == whole
     path.write_bytes(whole[:9])
     assert read(path).header is None
     assert kept(path) == whole
@@ -127,37 +81,36 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(path: Path) -> Non
     assert path.read_bytes() == whole
 
 
-@of_each_kind
-def test_a_file_of_another_measurement_is_refused_by_what_differs(kind: Kind, path: Path) -> None:
-    kept(path, kind)
-    with pytest.raises(ConfigError, match=f"was started with other values of {kind.differing}; give the same values"):
-        read(path, kind).begin(kind.other)
+def test_a_file_of_another_measurement_is_refused_by_what_differs(path: Path) -> None:
+    kept(path)
+    with pytest.raises(ConfigError, match="was started with other values of seed, warm_up; give the same values"):
+        read(path).begin(reports.header(seed=1, warm_up=1))
 
 
-@of_each_kind
 @pytest.mark.parametrize(
     "content", ["a letter without end", '{"type":"begun",\n', '{"type":"begun","schema":0}\n', "\n"]
 )
-def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, kind: Kind, path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, path: Path) -> None:
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"no measurement that this version can read; {kind.remedy}"):
-        read(path, kind)
+    with pytest.raises(ConfigError, match="no measurement that this version can read; set --output to another folder"):
+        read(path)
     assert path.read_text(encoding="utf-8") == content
 
 
-@of_each_kind
-def test_a_file_that_cannot_be_written_or_read_is_named(kind: Kind, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"cannot write .*No such file or directory; {kind.remedy}"):
-        read(tmp_path / "none" / "log", kind).begin(kind.header)
-    with pytest.raises(ConfigError, match=f"cannot read .*Is a directory; {kind.remedy}"):
-        read(tmp_path, kind)
+def test_a_file_that_cannot_be_written_or_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; set --output to another folder"):
+        read(tmp_path / "none" / "log").begin(reports.header())
+    with pytest.raises(ConfigError, match=r"cannot read .*Is a directory; set --output to another folder"):
+        read(tmp_path)
+    with pytest.raises(ConfigError, match=r"^cannot write .*: Is a directory; name another$"):
+        alone(tmp_path, "name another").__enter__()
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 40, b'{"type":"block","exp\n', b"\0\0\n\0\0\n", b"\n", b'{"type":"bl\xff'])
 def test_what_is_damaged_at_the_end_is_dropped(tail: bytes, path: Path) -> None:
     whole = kept(path)
     path.write_bytes(whole + tail)
-    assert read(path).records == [reports.block(0), reports.block(1)]
+    assert read(path).records == RECORDS
     assert path.read_bytes() == whole
 
 
@@ -170,18 +123,13 @@ def test_a_file_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(damag
     assert path.read_bytes() == first + damage + b"\n" + last
 
 
-def test_a_block_that_two_processes_took_counts_once(path: Path) -> None:
-    kept(path)
-    read(path).add(structs.replace(reports.block(1), prompt_tokens=4))
-    assert paper.blocks_of(read(path)) == [reports.block(0), reports.block(1)]
-
-
-def test_a_log_without_any_resumption_is_read_and_one_with_it_too(path: Path) -> None:
+def test_a_block_that_two_processes_took_counts_once_and_resumptions_are_no_blocks(path: Path) -> None:
     kept(path)
     assert read(path).of(paper.Resumed) == []
+    read(path).add(structs.replace(reports.block(1), prompt_tokens=4))
     read(path).add(paper.Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"))
     again = read(path)
-    assert paper.blocks_of(again) == [reports.block(0), reports.block(1)]
+    assert paper.blocks_of(again) == RECORDS
     assert [each.commit for each in again.of(paper.Resumed)] == ["abc"]
 
 
@@ -197,46 +145,16 @@ def test_an_endless_file_is_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
         read(Path("/dev/zero"))
 
 
-HOLDING = """
-import sys, time
-from pathlib import Path
-from dynatui.lab.bench.record_log import alone
-with alone(Path(sys.argv[1]), "wait"):
-    print("held", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_another_process_is_refused_until_this_one_is_killed(path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLDING, str(path)], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        line = r"another process is writing to .*log; wait until that process ends, or name another"
-        with pytest.raises(ConfigError, match=line), alone(path, "name another"):
-            pytest.fail("let in")
-        other.kill()
-        other.wait()
-    with alone(path, "name another"):
-        assert path.exists()
-
-
-def test_what_is_there_stays_as_it_is(path: Path) -> None:
+def test_another_is_refused_until_the_end_or_an_error_and_what_is_there_stays_as_it_is(path: Path) -> None:
     path.write_bytes(b"a line\n")
+    line = r"another process is writing to .*log; wait until that process ends, or name another$"
+    with alone(path, ""), pytest.raises(ConfigError, match=line), alone(path, "name another"):
+        pytest.fail("let in")
+    with pytest.raises(ValueError, match="within"), alone(path, ""):
+        raise ValueError("within")
     with alone(path, ""), path.open("ab") as file:
         file.write(b"another\n")
     assert path.read_bytes() == b"a line\nanother\n"
-
-
-def test_an_error_within_lets_go(path: Path) -> None:
-    with pytest.raises(ValueError, match="within"), alone(path, ""):
-        raise ValueError("within")
-    with alone(path, ""):
-        pass
-
-
-def test_a_lock_on_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^cannot write .*: Is a directory; name another$"):
-        alone(tmp_path, "name another").__enter__()
 
 
 @pytest.mark.parametrize("named", [True, False])

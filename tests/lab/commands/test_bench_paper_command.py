@@ -13,7 +13,7 @@ import pytest
 from decoder.errors import ConfigError, require
 from dynatui.lab.bench.data_sets import prompts
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper import figures, job, records
+from dynatui.lab.bench.paper import job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.commands import bench_paper
@@ -151,7 +151,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
     def failing(_report: PaperReport, _folder: Path) -> list[Path]:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(figures, "draw", failing)
+    monkeypatch.setattr("dynatui.lab.bench.paper.write.draw", failing)
     with pytest.raises(ZeroDivisionError):
         bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
@@ -165,7 +165,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         (folder / "speed.svg").write_text("<svg/>")
         return [folder / "speed.svg"]
 
-    monkeypatch.setattr(figures, "draw", drawing)
+    monkeypatch.setattr("dynatui.lab.bench.paper.write.draw", drawing)
     bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*"))

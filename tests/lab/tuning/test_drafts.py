@@ -14,7 +14,7 @@ from decoder.errors import ConfigError, DecoderError, PairError
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.summary import Samples
 from dynatui.lab.commands.draft_ranking import ranking
 from dynatui.lab.tuning.drafts import (
     METHODS,

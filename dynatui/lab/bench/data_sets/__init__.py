@@ -1,5 +1,4 @@
 """Loading of the benchmark's prompts from a data folder or the Hugging Face hub. It does not need models.
 
-`catalogue` names the data sets, their files and the rules that make prompts of their rows; `sources` reads files;
-`prompts` loads the prompts.
+`prompts` names the data sets, has the rules that make prompts of their rows, and loads them; `sources` reads files.
 """

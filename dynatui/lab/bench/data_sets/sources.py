@@ -26,7 +26,11 @@ def matching(folder: Path, pattern: str) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise PromptError(f"cannot read {shortened(place)}: {error.strerror}; set --data to another folder") from None
+        raise unreadable(place, error) from None
+
+
+def unreadable(path: Path, error: OSError, other: str = "another folder") -> PromptError:
+    return PromptError(f"cannot read {shortened(path)}: {error.strerror}; set --data to {other}")
 
 
 def whole(path: Path) -> Iterator[str]:
@@ -34,11 +38,11 @@ def whole(path: Path) -> Iterator[str]:
     try:
         yield path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise PromptError(f"cannot read {shortened(path)}: {error.strerror}; set --data to another folder") from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
-        at = error.start + 1
+        where = f"byte {error.start + 1}"
         raise PromptError(
-            f"{shortened(path)} is not UTF-8 text (byte {at}); convert it, with iconv for example"
+            f"{shortened(path)} is not UTF-8 text ({where}); convert it, with iconv for example"
         ) from None
 
 
@@ -189,7 +193,7 @@ def _questions(path: Path) -> Iterator[Prompt]:
             for line, record in objects(Window(text_chunks(file, shown))):
                 yield _question(record, f"{shown}, line {line}")
     except OSError as error:
-        raise PromptError(f"cannot read {shown}: {error.strerror}; set --data to a folder that holds {FILE}") from None
+        raise unreadable(path, error, f"a folder that holds {FILE}") from None
     except MalformedError as error:
         raise _foreign(f"{shown}, line {error.line}", error) from None
 

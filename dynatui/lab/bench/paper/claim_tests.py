@@ -16,8 +16,7 @@ import pandas as pd
 from decoder.analysis.interval import Interval, Verdict, compared_to_limit
 from dynatui.lab.bench.paper.published import AR, DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.summary import texts
+from dynatui.lab.bench.paper.report import PaperReport, texts
 from dynatui.lab.frame import by_prompt, mean, quotients, series, spread_quotient
 
 FEWEST = 5

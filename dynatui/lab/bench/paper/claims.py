@@ -1,7 +1,8 @@
-"""The paper's claims, the results of testing the claims here, and a table of the results."""
+"""The paper's claims (`claims.csv`), the results of testing the claims here, and a table of the results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from functools import reduce
+from operator import truediv
 from typing import NamedTuple
 
 import msgspec
@@ -20,23 +21,9 @@ from dynatui.lab.bench.paper.claim_tests import (
     memory,
     spread,
 )
-from dynatui.lab.bench.paper.published import (
-    AR,
-    DOUBTS,
-    EARLIER_LENGTH,
-    FIXED,
-    HF,
-    LENGTH,
-    LINEAR,
-    PG19,
-    PHASE_2,
-    WIKITEXT,
-    marks,
-)
+from dynatui.lab.bench.paper.published import AR, DOUBTS, FIXED, HF, LINEAR, MOST, PHASE_2, lines_of, marks
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.tables.data import Cell, Column, Printed, Table
-
-DEEPER = DOUBTS["deeper-on-pg19"]
 
 
 class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,119 +61,51 @@ class PaperClaim(NamedTuple):
     says: str
     source: str
     test: Test
-    paper: Mapping[str, float] = MappingProxyType({})
-    limit: float = 1.0
-    below: bool = False
-    doubt: Mapping[str, str] = MappingProxyType({})
-    length: int = LENGTH
+    paper: Mapping[str, float]
+    doubt: Mapping[str, str]
+    length: int
     """Number of new tokens, T, to which the paper's quotient applies."""
 
 
-CLAIMS = (
-    PaperClaim(
-        "lossless", "Every method generates the same text as plain greedy decoding.", "v4 section 3.6", lossless
-    ),
-    PaperClaim(
-        "lowest_tpot",
-        "DynaTree takes less time per token than plain decoding, linear drafting and fixed trees.",
-        "v4 table 2",
-        against("tpot_ms", (AR,), LINEAR, FIXED),
-        {WIKITEXT: 5.30 / 4.59, PG19: 5.55 / 5.30},
-        doubt={PG19: DEEPER},
-    ),
-    PaperClaim(
-        "fewer_rounds",
-        "DynaTree needs fewer rounds than linear drafting and fixed trees.",
-        "v4 table 3",
-        against("rounds", LINEAR, FIXED),
-        {WIKITEXT: 220 / 212, PG19: 242 / 243},
-        doubt={PG19: DEEPER},
-    ),
-    PaperClaim(
-        "beats_linear",
-        "A tree beats a chain: DynaTree is faster than the best linear drafting.",
-        "v4 table 1",
-        against(SPEED, LINEAR),
-        {WIKITEXT: 219.5 / 196.1, PG19: 194.9 / 144.9},
-        doubt={PG19: DEEPER},
-    ),
-    PaperClaim(
-        "beats_fixed",
-        "DynaTree is faster than the tuned fixed tree.",
-        "v4 table 1",
-        against(SPEED, FIXED),
-        {WIKITEXT: 219.5 / 200.7, PG19: 194.9 / 185.5},
-        doubt={PG19: DEEPER},
-    ),
-    PaperClaim(
-        "beats_hf",
-        "DynaTree is faster than assisted generation of transformers.",
-        "v1 section 4.4",
-        against(SPEED, (HF,)),
-        {WIKITEXT: 193.4 / 161.9},
-        doubt={WIKITEXT: "the paper's 161.9 tokens/s are from one prompt; the mean over prompts in the logs is 209.8"},
-        length=EARLIER_LENGTH,
-    ),
-    PaperClaim(
-        "faster_than_ar",
-        "DynaTree is faster than plain decoding.",
-        "v4 table 1",
-        against(SPEED, (AR,)),
-        {WIKITEXT: 219.5 / 133.4, PG19: 194.9 / 114.8},
-        doubt={PG19: f"{DOUBTS['shared-base']}; relative to an undisturbed AR the quotient is 1.44; {DEEPER}"},
-    ),
-    PaperClaim(
-        "lower_ttft",
-        "Speculative decoding has a lower time to the first tokens than plain decoding.",
-        "v4 section 4.4",
-        against("ttft_ms", (AR,)),
-        {WIKITEXT: 18.9 / 14.4, PG19: 21.8 / 9.6},
-        doubt=dict.fromkeys((WIKITEXT, PG19), DOUBTS["one-prefill"]),
-    ),
-    PaperClaim(
-        "memory",
-        "DynaTree takes about 3 % more memory than plain decoding.",
-        "v4 table 5",
-        memory,
-        {WIKITEXT: 6316.1 / 6110.0, PG19: 6359.4 / 6157.7},
-        MEMORY,
-        below=True,
-        doubt={PG19: DEEPER},
-    ),
-    PaperClaim(
-        "gain_grows",
-        "DynaTree's gain over plain decoding grows with the length of the text.",
-        "v4 figure 5",
-        gain_by_length,
-        {WIKITEXT: (218.5 / 132.8) / (116.6 / 83.3)},
-        doubt={
-            WIKITEXT: "the gain at T=1500 divided by the gain at T=100; at T=100, AR reached 83.3 tokens/s while "
-            "others used the GPU, and 127.9 tokens/s in another run"
-        },
-    ),
-    PaperClaim(
-        "depth_dominates",
-        "Adaptive depth gains more speed than adaptive breadth.",
-        "v4 section 4.5",
-        depth_over_breadth,
-        {WIKITEXT: (213.2 / 186.5) / (186.5 / 188.0)},
-        doubt={WIKITEXT: "the numbers of phase 1 are from the authors' logs; no version of the paper has them"},
-    ),
-    PaperClaim(
-        "history_gains",
-        "The history rule makes DynaTree faster.",
-        "v4 table 4",
-        against(SPEED, (PHASE_2,)),
-        {WIKITEXT: 218.5 / 213.2},
-    ),
-    PaperClaim(
-        "history_stabilises",
-        "The history rule stabilises DynaTree: the speed differs less between prompts.",
-        "v4 section 4.5",
-        spread,
-        {WIKITEXT: 26.1 / 22.2},
-    ),
-)
+TESTS: Mapping[str, Test] = {
+    "lossless": lossless,
+    "lowest_tpot": against("tpot_ms", (AR,), LINEAR, FIXED),
+    "fewer_rounds": against("rounds", LINEAR, FIXED),
+    "beats_linear": against(SPEED, LINEAR),
+    "beats_fixed": against(SPEED, FIXED),
+    "beats_hf": against(SPEED, (HF,)),
+    "faster_than_ar": against(SPEED, (AR,)),
+    "lower_ttft": against("ttft_ms", (AR,)),
+    "memory": memory,
+    "gain_grows": gain_by_length,
+    "depth_dominates": depth_over_breadth,
+    "history_gains": against(SPEED, (PHASE_2,)),
+    "history_stabilises": spread,
+}
+LIMITS = {"memory": (MEMORY, True)}
+"""(limit, whether the quotient must be below it) by claim; all other quotients must be above 1."""
+
+
+def _claim(line: Mapping[str, str]) -> PaperClaim:
+    """Claim in a line of `claims.csv`; doubts are separated by semicolons, and some are names in `DOUBTS`."""
+    doubts = {name: [DOUBTS.get(part, part) for part in line[f"doubt {name}"].split("; ")] for name in MOST}
+    return PaperClaim(
+        name=line["name"],
+        says=line["says"],
+        source=line["source"],
+        test=TESTS[line["name"]],
+        paper={name: _quotient(line[name]) for name in MOST if line[name]},
+        doubt={name: "; ".join(parts) for name, parts in doubts.items() if any(parts)},
+        length=int(line["length"]),
+    )
+
+
+def _quotient(text: str) -> float:
+    """Value of a quotient of two numbers, such as "5.30/4.59", or of a quotient of two such quotients, " / "."""
+    return reduce(truediv, [reduce(truediv, map(float, part.split("/"))) for part in text.split(" / ")])
+
+
+CLAIMS = tuple(map(_claim, lines_of("claims.csv")))
 """All claims. For some numbers of the quotients, `published.csv` has numbers from a source that takes precedence."""
 
 
@@ -210,6 +129,7 @@ def _tested(on: On) -> Iterator[JudgedClaim]:
             here, verdict, tested = result
             other = f"at T={claim.length}" if claim.length != on.experiment.lengths[-1] else None
             doubts = [doubt for doubt in (other, claim.doubt.get(there)) if doubt and there in claim.paper]
+            limit, below = LIMITS.get(claim.name, (1.0, False))
             yield JudgedClaim(
                 name=claim.name,
                 says=claim.says,
@@ -218,8 +138,8 @@ def _tested(on: On) -> Iterator[JudgedClaim]:
                 paper=claim.paper.get(there),
                 doubt="; ".join(doubts),
                 here=here,
-                limit=claim.limit,
-                below=claim.below,
+                limit=limit,
+                below=below,
                 verdict=verdict,
                 tested=tested,
             )

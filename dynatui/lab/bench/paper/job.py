@@ -5,30 +5,37 @@ Blocks that the log already contains are not measured again.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from msgspec import structs
 
+from decoder.analysis.metrics import Tally, figures
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
+from decoder.events import Figures
+from decoder.forward.near_tie import Judge
+from decoder.methods import METHODS, WHOLE
 from decoder.models.pair import Pair
 from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
+from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
-from dynatui.lab.bench.contenders import Contender
+from dynatui.lab.bench.baselines import baselines
+from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
-from dynatui.lab.bench.paper.blocks import contenders, turns
-from dynatui.lab.bench.paper.experiments import Extent, MeasurementPlan, plan
+from dynatui.lab.bench.paper.experiments import Extent, MeasurementPlan, plan, rules
 from dynatui.lab.bench.paper.records import (
     FORMAT,
     Header,
+    LaneResult,
     PaperExperiment,
+    PaperLane,
     PaperLog,
     PaperRequest,
     PromptResult,
@@ -36,8 +43,7 @@ from dynatui.lab.bench.paper.records import (
     blocks_of,
     header,
 )
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.summary import report
+from dynatui.lab.bench.paper.report import PaperReport, report
 from dynatui.lab.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
 from dynatui.lab.bench.record_log import opened
 
@@ -82,7 +88,10 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     with opened(job.log, FORMAT) as log:
         engine = _engine(job, sampling, note)
         pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
-        prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
+        prompts = tuple(
+            [_encoded(pair, sets[each.data_set], each, number) for number in range(each.prompts)]
+            for each in experiments
+        )
         longest = max(len(ids) for these in prompts for ids in these)
         extent = _fitting(job, pair.context - longest, note)
         first = header(pair, _asked(job, pair, extent), log, longest + extent.length, note)
@@ -206,10 +215,6 @@ def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
     return structs.replace(texts, prompts=prompts)
 
 
-def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
-    return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
-
-
 def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: int) -> list[int]:
     text = without_surrogates(texts.prompts[number]).strip()[: _characters(experiment)]
     in_tokens = experiment.unit == "tokens"
@@ -231,3 +236,63 @@ def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: in
 
 def _characters(experiment: PaperExperiment) -> int:
     return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)
+
+
+def turns(
+    engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]
+) -> tuple[LaneResult, ...]:
+    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one sample per lane."""
+    results = {sample.contender: sample for sample in samples}
+    ar = results[BASELINE]
+    judge = Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
+    found = tuple(
+        LaneResult(
+            lane=lane.name,
+            at=_judged(judge, lane, prompt, results[lane.name].at, ar.at),
+            kv_bytes=results[lane.name].kv_bytes,
+            waited=results[lane.name].waited,
+        )
+        for lane in request.lanes
+        if lane.name in results
+    )
+    engine.scorer.give_way()
+    return found
+
+
+def _judged(
+    judge: Judge, lane: PaperLane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
+) -> tuple[Figures, ...]:
+    """Figures of a lane at each text length. One near-tie verdict on the first difference from the text of `ar` applies
+    to all lengths that include this difference.
+    """
+    until = None if lane.own_text else WHOLE
+    at_lengths = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
+    index = at_lengths[-1].first_difference
+    if index is None:
+        return tuple(at_lengths)
+    right, other = ar[-1].tokens, at[-1].tokens
+    verdict = judge([*prompt, *right[:index]], (right[index], other[index]), by_module=lane.method not in METHODS)
+    return tuple(
+        each
+        if each.first_difference is None
+        else structs.replace(each, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+        for each in at_lengths
+    )
+
+
+def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
+    """Contenders for an experiment's lanes, in the order of the lanes; lanes of transformers use the pair's modules."""
+    lanes = [request.lane(name) for name in experiment.lanes]
+    config = RunConfig(
+        max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p
+    )
+    foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
+
+    def contender(lane: PaperLane) -> Contender:
+        if lane.method not in METHODS:
+            same = (one for one in foreign if one.group == lane.method and dict(one.settings) == lane.parameters)
+            return replace(next(same), name=lane.name)
+        given = rules(lane)
+        return own(lane.name, lane.family, lane.method, config.with_rules(*given) if given else config)
+
+    return list(map(contender, lanes))

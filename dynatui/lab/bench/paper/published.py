@@ -40,11 +40,11 @@ LOGS = "logs"
 """Source of numbers that are only in the authors' logs, and in no version of the paper."""
 
 
-def _lines(name: str) -> Iterator[dict[str, str]]:
+def lines_of(name: str) -> Iterator[dict[str, str]]:
     return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
-DOUBTS: Mapping[str, str] = {line["name"]: line["says"] for line in _lines("doubts.csv")}
+DOUBTS: Mapping[str, str] = {line["name"]: line["says"] for line in lines_of("doubts.csv")}
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
 Key: TypeAlias = tuple[str, str, str, int, int]
 """(row of a table of the paper or setting of a sweep, data set, figure, text length, maximum prompt length). The figure
@@ -84,12 +84,12 @@ class Correction(NamedTuple):
 
 @cache
 def corrections() -> tuple[Correction, ...]:
-    return tuple(Correction(**line) for line in _lines("corrections.csv"))
+    return tuple(Correction(**line) for line in lines_of("corrections.csv"))
 
 
 @cache
 def numbers() -> Mapping[Key, PublishedNumber]:
-    return dict(map(_read, _lines("published.csv")))
+    return dict(map(_read, lines_of("published.csv")))
 
 
 def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:

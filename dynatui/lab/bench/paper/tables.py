@@ -23,9 +23,7 @@ from dynatui.lab.bench.paper.published import (
     PublishedNumber,
     marks,
 )
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row, greatest, rows
-from dynatui.lab.bench.paper.setup_table import device, noise
+from dynatui.lab.bench.paper.report import PaperReport, Row, device, greatest, noise, rows
 from dynatui.lab.frame import mean, quotients
 from dynatui.lab.tables.data import Cell, Column, Printed, Table
 

@@ -1,18 +1,24 @@
-"""Writing of a report as files: a page in Markdown, and tables as CSV and JSON. No file is left incomplete."""
+"""Writing of a report as files: a page in Markdown, tables as CSV and JSON, and figures. No file is left incomplete.
 
-from collections.abc import Sequence
+The first table compares models, machine and measurement protocol with those of the paper's authors.
+"""
+
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
+from decoder.errors import ConfigError, first_line
+from decoder.events import arithmetic
 from decoder.system.whole_files import made_folder, write_whole
 from dynatui.lab.bench.paper import claims
 from dynatui.lab.bench.paper.published import corrections
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.setup_table import setup
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
+from dynatui.lab.bench.paper.report import PaperReport, device, noise
 from dynatui.lab.bench.paper.tables import conditions, tables
-from dynatui.lab.tables.data import Table, as_csv, escaped, section
+from dynatui.lab.tables.data import Cell, Column, Table, as_csv, escaped, section
+from dynatui.number_format import counted
 
 SCHEMA = 1
 FIGURES, TABLES = "figures", "tables"
@@ -34,6 +40,21 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
     for path, content in contents.items():
         write_whole(path, content)
     return list(contents)
+
+
+def draw(report: PaperReport, folder: Path) -> list[Path]:
+    """Draws every figure for which the report has data, as PNG and SVG; returns the paths of the files."""
+    try:
+        from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
+    except ImportError as error:
+        raise ConfigError(
+            f"figures cannot be drawn without matplotlib ({first_line(error)}); run pip install 'dynatui[bench]'"
+        ) from error
+    paths = []
+    for name, content in pictures(report):
+        paths.append(made_folder(folder) / name)
+        write_whole(paths[-1], content)
+    return paths
 
 
 def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:
@@ -66,3 +87,66 @@ def _as_json(all_tables: Sequence[Table], judged: Sequence[claims.JudgedClaim]) 
     errors = [each._asdict() for each in corrections()]
     whole = {"schema": SCHEMA, "tables": all_tables, "claims": judged, "corrections": errors}
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
+
+
+AUTHORS = {
+    "target": "Pythia-2.8B",
+    "draft": "Pythia-70M",
+    "device": "one NVIDIA A100",
+    "arithmetic": "float16",
+    "decoding": "greedy",
+    "end of text": "ignored",
+    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000 characters",
+    "warm-up": "2 prompts",
+    "order": "one method after the other, each method in its own run",
+    "versions": "torch 2.0 or later, transformers 4.38 or later",
+}
+"""Setup of the paper's authors, by name of the table row."""
+
+
+def setup(report: PaperReport) -> Table:
+    return Table(
+        name="setup",
+        title="Setup",
+        what="Setup of this measurement and of the paper's authors.",
+        columns=(Column(""), Column("here"), Column("paper")),
+        rows=tuple((name, here, AUTHORS.get(name)) for name, here in _setup_rows(report)),
+    )
+
+
+def _setup_rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
+    header, request = report.header, report.header.request
+    yield "target", request.target
+    yield "draft", request.draft
+    yield "device", device(report)
+    yield "arithmetic", arithmetic(request.dtype, request.draft_dtype)
+    yield (
+        "decoding",
+        "greedy" if request.temperature == 0 else f"temperature {request.temperature:g}, top-p {request.top_p:g}",
+    )
+    yield "end of text", "ends a text" if request.stops_at_eos else "ignored"
+    for name in dict.fromkeys(experiment.name for experiment in request.experiments):
+        yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
+    yield "warm-up", counted(request.warm_up, "prompt")
+    yield "order", "all lanes take turns on each prompt, in one process"
+    yield "seed", str(request.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
+    yield "commit", header.commit or None
+    yield "begun", header.started_at
+    yield from (
+        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
+    )
+    yield "noise", noise(report)
+    measured = {turn.lane for block in report.blocks for turn in block.turns}
+    asked = dict.fromkeys(name for experiment in request.experiments for name in experiment.lanes)
+    if report.complete and (failed := [name for name in asked if name not in measured]):
+        yield "left out", f"{', '.join(failed)}: could not decode here"
+    yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
+
+
+def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:
+    repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
+    return (
+        f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
+        f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
+    )

@@ -14,6 +14,8 @@ from dynatui.lab.bench.sampling.log import Expected, Header
 from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
+COUPLED_METHODS = ("dynatree", "fixed", "linear")
+"""Methods for which draft and target sample with the same Gumbel noise; they run with their default parameters."""
 
 
 def for_tokens(_shape: DelayedTree, tokens: float) -> float:
@@ -67,3 +69,10 @@ def chosen(header: Header, records: Sequence[Expected]) -> dict[Contest, Delayed
     """Shape to decode with, for each contest: the shape with the highest expected speed on the texts in `records`."""
     request = header.request
     return {each: best_shape(request, records, each, for_speed(header))[0] for each in request.contests()}
+
+
+def contender_name(contest: Contest, shape: DelayedTree | None) -> str:
+    """Name of the contender with the contest's verifier and with `shape`, or with a selector if `shape` is None.
+    Several contests can have the same contender.
+    """
+    return f"{contest.verifier} {f'{shape.k},{shape.l1},{shape.l2}' if shape else contest.drafting}"

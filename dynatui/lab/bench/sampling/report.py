@@ -14,10 +14,22 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.protocol import disturbed
-from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.best import best_shape, block_efficiency, chosen, for_speed, for_tokens, tokens_of
+from dynatui.lab.bench.sampling.best import (
+    COUPLED_METHODS,
+    best_shape,
+    block_efficiency,
+    chosen,
+    contender_name,
+    for_speed,
+    for_tokens,
+    tokens_of,
+)
 from dynatui.lab.bench.sampling.best import by_sampling as grouped
 from dynatui.lab.bench.sampling.claims import (
+    BLOCK_EFFICIENCY,
+    DELAYED_BLOCK_EFFICIENCY,
+    DELAYED_TOKENS_PER_SECOND,
+    TOKENS_PER_SECOND,
     Ranking,
     SamplingClaim,
     Values,
@@ -32,7 +44,6 @@ from dynatui.lab.bench.sampling.claims import (
     ratio,
 )
 from dynatui.lab.bench.sampling.log import BOUND, Expected, Header, Realised, SamplingLog, holds_all
-from dynatui.lab.bench.sampling.realised import COUPLED_METHODS, contender_name
 from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, label
 
 TOKENS, SPEED = "tokens a round", "tokens a second"
@@ -40,8 +51,8 @@ TOKENS, SPEED = "tokens a round", "tokens a second"
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
 """Names of the two measures in the text of claims."""
 REPORTED = {
-    TOKENS: (paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY),
-    SPEED: (paper.TOKENS_PER_SECOND, paper.DELAYED_TOKENS_PER_SECOND),
+    TOKENS: (BLOCK_EFFICIENCY, DELAYED_BLOCK_EFFICIENCY),
+    SPEED: (TOKENS_PER_SECOND, DELAYED_TOKENS_PER_SECOND),
 }
 """The paper's averages on i.i.d. trees and on delayed trees, by measure."""
 TEXT = [*TextKey._fields, "contender"]

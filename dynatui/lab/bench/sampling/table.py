@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.claims import Ranking, SamplingClaim
+from dynatui.lab.bench.sampling.claims import NAMES, TASKS, Ranking, SamplingClaim
 from dynatui.lab.bench.sampling.log import BOUND
 from dynatui.lab.bench.sampling.report import (
     REPORTED,
@@ -32,7 +31,7 @@ def on_samplings(report: SamplingReport) -> str:
     ):
         if rows:
             tables.append(_averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, *REPORTED[measure]))
-            tables.append(_columns(f"{title}, by task (tables 8 and 9)", rows, "by_task", paper.TASKS))
+            tables.append(_columns(f"{title}, by task (tables 8 and 9)", rows, "by_task", TASKS))
             tables.append(_columns(f"{title}, by setting (tables 10 to 15)", rows, "by_sampling", {}))
     parts = [_heading(report), *map(text, tables), text(_divergence(report.divergence, report.header.request.k))]
     parts += [_actions(report.actions), *[text(_agreements(report.agreement))] * bool(report.agreement)]
@@ -105,7 +104,7 @@ def _columns(title: str, rows: Sequence[Row], by: str, heads: Mapping[str, str])
 
 def _divergence(by_depth: Divergence, k: int) -> Table:
     """Table of the data in the paper's figure 1."""
-    heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
+    heads = [NAMES.get(name, "bound") for name in by_depth.acceptance]
     rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
     return Table(
         title=f"L1 distance, and acceptance with {k} draws, by depth of the draft tree (figure 1)",
@@ -160,7 +159,7 @@ def _rankings(all_rankings: Sequence[Ranking]) -> str:
         counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} reversed, {ranking.open} undecided"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
-            lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
+            lines += wrapped(f"  {where:<6}" + ", ".join(NAMES[name] for name in names))
     return "\n".join(lines)
 
 
@@ -179,7 +178,7 @@ def _place(row: Row) -> tuple[bool, int, int, int]:
     if row.verifier == COUPLED:
         return (True, 0, 0, 0)
     draftings = [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
-    return (False, list(paper.NAMES).index(row.verifier), draftings.index(Drafting(row.drafting)), row.k or 0)
+    return (False, list(NAMES).index(row.verifier), draftings.index(Drafting(row.drafting)), row.k or 0)
 
 
 def _name(row: Row) -> str:
@@ -191,4 +190,4 @@ def _name(row: Row) -> str:
 def _called(verifier: str, drafting: str, k: int | None) -> str:
     """Name of a verifier and its drafting in the style of the paper's tables."""
     more = f", K={k}" if k else f", {drafting}" * (drafting != Drafting.IID)
-    return f"{paper.NAMES[verifier]}{more}"
+    return f"{NAMES[verifier]}{more}"

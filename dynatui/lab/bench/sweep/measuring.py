@@ -19,11 +19,9 @@ from dynatui.lab.bench.machine import examined, source_commit, utc_now
 from dynatui.lab.bench.on_pair import Done, Note, Progress, Show, interrupted
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
 from dynatui.lab.bench.record_log import LogHeader, RecordLog, opened
-from dynatui.lab.bench.samples import Samples, known, turn_frame
-from dynatui.lab.bench.summary import Difference, differences, near_tie_judge, rows
-from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read
+from dynatui.lab.bench.summary import Difference, Samples, differences, known, near_tie_judge, rows, turn_frame
+from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read, summary
 from dynatui.lab.bench.sweep.spaces import GridPoint, OnSettings, Shard, SweepRequest, space_named
-from dynatui.lab.bench.sweep.table import summary
 
 SETTING, REFERENCE = "setting", "reference"
 Measure = Callable[[GridPoint], Kept]

@@ -1,5 +1,11 @@
-"""Logs of a sweep's shards, and the report on all logs in a folder, as `--json` writes it."""
+"""Logs of a sweep's shards, the report on all logs in a folder, as `--json` writes it, and the report as text.
 
+The text is at most 80 columns wide unless a single heat map is wider. Heat maps show speed over two axes, one map for
+each text length; if the grid has further axes, a cell shows the best setting over all values on these axes.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -9,8 +15,9 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
 from dynatui.lab.bench.record_log import LogFormat, LogHeader
-from dynatui.lab.bench.sweep.spaces import GridPoint, SweepRequest
+from dynatui.lab.bench.sweep.spaces import LENGTH, GridPoint, Number, SweepRequest
 from dynatui.lab.frame import Median
+from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
 
 LOG_SCHEMA = 1
 SCHEMA = 2
@@ -129,3 +136,127 @@ def _trial(setting: GridPoint, kept: Kept | None) -> SettingState:
     return SettingState(
         setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason
     )
+
+
+BEST = 10
+REASONS = 5
+"""Maximum number of settings without a speed that are listed with their reasons."""
+GAP = " " * 3
+
+
+def on_sweep(report: SweepReport) -> str:
+    parts = ["\n".join(map(cut, _heading(report))), _maps(report), _best(report), _refused(report)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _heading(report: SweepReport) -> list[str]:
+    request, settled = report.request, sum(trial.state != "waiting" for trial in report.trials)
+    return [
+        f"{settled} of {len(report.trials)} settings of {request.space} are finished; {report.folder}",
+        f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, end of text ignored",
+        f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
+        *(
+            f"{name}: {machine.accelerator or machine.processor}, {machine.cores} cores"
+            for name, machine in report.machines.items()
+        ),
+        f"reference: {', '.join(f'{name} {value}' for name, value in request.reference.items())}",
+        "each setting is timed beside ar and the reference; 95 % bootstrap intervals",
+    ]
+
+
+def _maps(report: SweepReport) -> str:
+    """Heat maps of all text lengths, side by side if they fit in `WIDTH` columns, and their legend."""
+    rows: list[list[str]] = []
+    for block in (text(each).split("\n") for each in heat_maps(report)):
+        width = max(map(len, block))
+        padded = [line.ljust(width) for line in block]
+        if rows and len(rows[-1][0]) + len(GAP) + width <= WIDTH:
+            rows[-1] = [GAP.join(lines) for lines in zip_longest(rows[-1], padded, fillvalue="")]
+        else:
+            rows.append(padded)
+    maps = ["\n".join(line.rstrip() for line in row) for row in rows]
+    return "\n\n".join(maps) + "\n" + "\n".join(legend(report))
+
+
+def _best(report: SweepReport) -> str:
+    outcomes = [(trial.setting.key, trial.outcome) for trial in report.best(BEST) if trial.outcome]
+    if not outcomes:
+        return ""
+    specs: list[Spec[tuple[str, Outcome]]] = [
+        (Column("", width=max(len(key) for key, _ in outcomes)), lambda row: row[0]),
+        (Column("x ar", width=15), lambda row: interval(row[1].speed, hundredths)),
+        (Column("x ref.", "number", 2, 7), lambda row: row[1].over_reference and row[1].over_reference.value),
+        (Column("L-bar", "number", 2, 6), lambda row: row[1].tokens_per_round),
+        (Column("acc. %", "number", 1, 7), lambda row: percent(row[1].acceptance_rate)),
+        (Column("nodes", "number", 1, 6), lambda row: row[1].nodes_per_round),
+        (Column("ms", "number", 2, 7), lambda row: row[1].round_ms),
+        (Column("rounds", "number", 0, 7), lambda row: row[1].rounds),
+    ]
+    notes = (
+        "medians over prompts; nodes and ms are per round, rounds per text",
+        "the best of many settings seems faster than it is: measure it again",
+    )
+    done = [trial.outcome for trial in report.trials if trial.outcome]
+    return text(of_rows(specs, outcomes, notes=(*notes, *_doubts(done))))
+
+
+def _doubts(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    if disturbed := sum(outcome.disturbed for outcome in outcomes):
+        yield f"{disturbed} turns were disturbed by other processes, such as other shards"
+    if tied := sum(outcome.near_ties for outcome in outcomes):
+        yield f"{tied} texts differ from the text of ar by a near tie and have no speed"
+
+
+def _refused(report: SweepReport) -> str:
+    without_speed = [trial for trial in report.trials if trial.state == "refused"]
+    lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
+    if len(without_speed) > REASONS:
+        lines.append(f"and {len(without_speed) - REASONS} more")
+    return "\n".join(["Settings without a speed:", *lines]) if without_speed else ""
+
+
+def summary(kept: Kept) -> str:
+    return f"{kept.key}: {f'x ar {interval(kept.outcome.speed, hundredths)}' if kept.outcome else kept.reason}"
+
+
+CELL = 7
+_MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
+
+
+def legend(report: SweepReport) -> list[str]:
+    hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
+    return [_MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
+
+
+def heat_maps(report: SweepReport) -> list[Table]:
+    return [_map(report, length) for length in report.request.axes[LENGTH]]
+
+
+def _map(report: SweepReport, length: Number) -> Table:
+    (down, rows), (across, columns), *_ = report.request.axes.items()
+    groups: dict[tuple[Number, Number], list[SettingState]] = {}
+    for trial in report.trials:
+        values = trial.setting.values
+        if values[LENGTH] == length:
+            groups.setdefault((values[down], values[across]), []).append(trial)
+    names = [f"{row:g}" for row in rows]
+    return Table(
+        title=f"{LENGTH}={length}, {across} across",
+        columns=(
+            Column(down, width=max(map(len, (down, *names))) + 1),
+            *(Column(f"{column:g}", width=CELL) for column in columns),
+        ),
+        rows=tuple(
+            (name, *(cell(groups.get((row, column), ()), report.best(1)) for column in columns))
+            for name, row in zip(names, rows, strict=True)
+        ),
+    )
+
+
+def cell(trials: Sequence[SettingState], best: Sequence[SettingState]) -> str:
+    """Highest speed of the settings of one cell, or their state, in at most five characters; empty without settings."""
+    if not trials:
+        return ""
+    speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)
+    unknown = "." if any(trial.state == "waiting" for trial in trials) else "!"
+    return (unknown if speed is None else f"{speed:.2f}") + "*" * any(trial in best for trial in trials)

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError, PromptError
-from dynatui.lab.bench.data_sets import catalogue, prompts
-from dynatui.lab.bench.data_sets.catalogue import NAMES, OPENING, SHORTEST, openings, paragraphs
-from dynatui.lab.bench.data_sets.prompts import TextSet, text_sets
+from dynatui.lab.bench.data_sets import prompts
+from dynatui.lab.bench.data_sets.prompts import OPENING, SHORTEST, TextSet, openings, paragraphs, text_sets
 from dynatui.lab.bench.data_sets.sources import TASKS, HubFiles
 from tests.lab.bench.data_sets.makers import BOOK, ROWS, parquet, questions, written
 
@@ -24,14 +23,6 @@ def folder(tmp_path: Path) -> Path:
     written(tmp_path / "pg19" / "a.parquet", parquet({"text": ["short", BOOK, f"Other. {BOOK}"]}))
     written(tmp_path / "spec_bench" / "question.jsonl", questions(*TASKS))
     return tmp_path
-
-
-@pytest.fixture
-def shared() -> Path:
-    folder = os.environ.get("DYNATUI_DATA")
-    if not folder:
-        pytest.skip("DYNATUI_DATA names no folder")
-    return Path(folder)
 
 
 def one(name: str, folder: Path | None, count: int = 10) -> TextSet:
@@ -63,11 +54,8 @@ def test_books_are_openings_in_the_order_of_their_files_and_named_for_what_they_
     assert found.stands_for == "PG-19"
 
 
-def test_pg19_has_openings_of_its_long_texts(folder: Path) -> None:
+def test_pg19_has_openings_of_its_long_texts_and_no_more_files_are_read_than_prompts_need(folder: Path) -> None:
     assert one("pg19", folder).prompts == (BOOK[:OPENING], f"Other. {BOOK}"[:OPENING])
-
-
-def test_no_more_files_are_read_than_prompts_need(folder: Path) -> None:
     written(folder / "pg19" / "b.parquet", b"damaged")
     assert len(one("pg19", folder, 2).prompts) == 2
     with pytest.raises(PromptError, match=r"b\.parquet"):
@@ -93,7 +81,7 @@ def test_without_a_folder_files_come_from_the_hub(
 
     monkeypatch.setattr(prompts, "local_files", downloaded)
     assert one(name, None, 1).prompts[0][:5] == one(name, folder, 1).prompts[0][:5]
-    assert request == [{"wikitext": catalogue.WIKITEXT_ON_HUB, "pg19": catalogue.PG19_ON_HUB}[name]]
+    assert request == [{"wikitext": prompts.WIKITEXT_ON_HUB, "pg19": prompts.PG19_ON_HUB}[name]]
 
 
 @pytest.mark.parametrize(("name", "place"), [("books", "books_test/"), ("spec_bench/qa", "spec_bench/question.jsonl")])
@@ -115,17 +103,16 @@ def test_what_is_not_in_the_catalogue_is_refused(names: list[str], count: int, w
         text_sets(names, folder=tmp_path, prompts=count)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - {"spec_bench"}))
+@pytest.mark.parametrize("name", ["wikitext", "books", "pg19", "spec_bench/qa"])
 def test_a_folder_without_the_data_set_says_what_it_lacks(name: str, tmp_path: Path) -> None:
     with pytest.raises(PromptError, match=f"is empty, so {name} cannot be read; set --data to another folder"):
         one(name, tmp_path)
     written(tmp_path / "letter", b"Dear reader")
     with pytest.raises(PromptError, match=f"has no .*(txt|parquet|jsonl), so {name} cannot be read; set --data to "):
         one(name, tmp_path)
-    with pytest.raises(PromptError, match="No such file or directory; set --data to a folder that holds "):
-        one(name, tmp_path / "none")
-    with pytest.raises(PromptError, match="letter: Not a directory; set --data to a folder that holds "):
-        one(name, tmp_path / "letter")
+    for folder, why in (("none", "No such file or directory"), ("letter", "letter: Not a directory")):
+        with pytest.raises(PromptError, match=f"{why}; set --data to a folder that holds "):
+            one(name, tmp_path / folder)
 
 
 def test_a_text_that_is_no_utf8_is_named(folder: Path) -> None:
@@ -155,16 +142,15 @@ def test_a_file_without_a_long_text_has_no_prompt(folder: Path) -> None:
 
 
 @pytest.mark.shared
-def test_wikitext_gives_the_ten_prompts_of_the_paper(shared: Path) -> None:
-    paper = json.loads((shared / "wikitext2" / "paper_prompts_valid_v1_L800.json").read_text(encoding="utf-8"))
-    assert [prompt[:800] for prompt in one("wikitext", shared, 10).prompts] == paper
-
-
-@pytest.mark.shared
-def test_all_data_sets_of_the_shared_folder_have_prompts(shared: Path) -> None:
+def test_all_data_sets_of_the_shared_folder_have_prompts_and_wikitext_those_of_the_paper() -> None:
+    if not (place := os.environ.get("DYNATUI_DATA")):
+        pytest.skip("DYNATUI_DATA names no folder")
+    shared = Path(place)
     found = text_sets(["wikitext", "books", "spec_bench"], folder=shared, prompts=10)
     assert [len(each.prompts) for each in found] == [10] * 15
     assert all(prompt.strip() for each in found for prompt in each.prompts)
+    paper = json.loads((shared / "wikitext2" / "paper_prompts_valid_v1_L800.json").read_text(encoding="utf-8"))
+    assert [prompt[:800] for prompt in found[0].prompts] == paper
 
 
 LONG = "x" * SHORTEST

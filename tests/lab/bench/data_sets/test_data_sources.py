@@ -45,8 +45,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 def test_the_files_that_match_are_downloaded_in_order_and_once_and_no_others(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert local_files(HubFiles("someone/books", "data/train-*.parquet"))
+    hub.request.clear()
     first = local_files(FILES)
-    assert [path.read_bytes() for path in first] == [b"one", b"two"]
+    assert [path.read_bytes() for path in first] == [b"one", b"two"], "the cached file does not stand for these"
     assert not [path for path in hub.request if "train" in path]
     hub.request.clear()
     assert local_files(FILES) == first
@@ -87,15 +89,18 @@ def test_nothing_is_printed_by_a_download(capfd: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.usefixtures("hub")
-def test_other_files_of_the_repository_in_the_cache_do_not_stand_for_these() -> None:
-    assert local_files(HubFiles("someone/books", "data/train-*.parquet"))
-    assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
-
-
-@pytest.mark.usefixtures("hub")
-def test_offline_without_a_copy_says_how_it_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(PromptError, match=r"HF_HUB_OFFLINE is set, and the cache lacks the data set; unset"):
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("HF_HUB_OFFLINE", True, "HF_HUB_OFFLINE is set, and the cache lacks the data set; unset"),
+        ("HF_HUB_CACHE", "/proc/none/hub", "'/proc/none'; set HF_HOME to a folder that can be written"),
+    ],
+)
+def test_what_stands_against_a_download_is_named(
+    name: str, value: object, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, name, value)
+    with pytest.raises(PromptError, match=why):
         local_files(FILES)
 
 
@@ -123,38 +128,40 @@ def test_a_full_disk_leaves_no_file_behind_that_a_later_run_takes(monkeypatch: p
     assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
 
 
-@pytest.mark.usefixtures("hub")
-def test_a_cache_that_cannot_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", "/proc/none/hub")
-    with pytest.raises(PromptError, match="'/proc/none'; set HF_HOME to a folder that can be written"):
-        local_files(FILES)
+def in_another_process(call: str, **variables: str) -> str:
+    """The line that a process prints, which catches the error of a call and writes nothing else."""
+    code = f"""if True:
+        from pathlib import Path
+        from dynatui.lab.bench.data_sets.prompts import text_sets
+        from dynatui.lab.bench.data_sets.sources import column
+        from decoder.errors import PromptError
+        try:
+            {call}
+        except PromptError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+    return done.stdout
 
 
 @pytest.mark.parametrize("variables", [{"HF_ENDPOINT": CLOSED}, {"HTTPS_PROXY": CLOSED}, {"HF_HUB_OFFLINE": "1"}])
 def test_without_a_network_there_is_one_line_at_once_and_nothing_else(
     variables: dict[str, str], tmp_path: Path
 ) -> None:
-    code = """if True:
-        from dynatui.lab.bench.data_sets.prompts import text_sets
-        from decoder.errors import PromptError
-        try:
-            text_sets(["wikitext"], folder=None, prompts=1)
-        except PromptError as error:
-            print(error)
-    """
     header = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "HF_HOME": str(tmp_path), **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    call = "text_sets(['wikitext'], folder=None, prompts=1)"
+    line = in_another_process(call, HF_HOME=str(tmp_path), **variables)
     assert time.monotonic() - header < 20
-    assert done.stdout.startswith("cannot download Salesforce/wikitext from the Hugging Face hub: ")
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
+    assert line.startswith("cannot download Salesforce/wikitext from the Hugging Face hub: ")
 
 
 TEXTS = [f"text {at}" for at in range(100)]
@@ -218,19 +225,7 @@ def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
 
 def test_a_damaged_file_is_one_line_in_a_process_that_has_read_none_before(tmp_path: Path) -> None:
     path = written(tmp_path / "a.parquet", GOOD[: len(GOOD) // 2])
-    code = f"""if True:
-        from pathlib import Path
-        from dynatui.lab.bench.data_sets.sources import column
-        from decoder.errors import PromptError
-        try:
-            next(column(Path({str(path)!r})))
-        except PromptError as error:
-            print(error)
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.startswith("cannot read ")
-    assert done.stdout.count("\n") == 1
-    assert done.stderr == ""
+    assert in_another_process(f"next(column(Path({str(path)!r})))").startswith("cannot read ")
 
 
 def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> None:

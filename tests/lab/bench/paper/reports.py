@@ -1,14 +1,16 @@
 """Made-up first lines, blocks and reports of measurements: every number follows from a few constants of this module."""
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.paper.experiments import catalogue, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.records import (
     SCHEMA,
     CostCurve,
@@ -19,9 +21,8 @@ from dynatui.lab.bench.paper.records import (
     PaperRequest,
     PromptResult,
 )
-from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
-from dynatui.lab.bench.paper.summary import report
-from tests.lab.bench.makers import MACHINE
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport, report
+from tests.lab.bench.makers import MACHINE, PAIR
 
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
@@ -38,92 +39,45 @@ class Law(NamedTuple):
     """Drafted nodes per round."""
     drafts: float
     """Draft passes per round."""
-    deepest: int
-    """Divisor of the paper's acceptance rate: K, or D0 + 2."""
     peak_mb: float
 
 
-def dynatree(**changes: Any) -> dict[str, Any]:
-    """Parameters of an adaptive tree: the paper's values, with `changes`."""
-    paper = {
-        "d0": 5.0,
-        "d_max": 8,
-        "branching": (1, 2, 3),
-        "tau_h": 0.9,
-        "tau_l": 0.4,
-        "rho_stop": 0.1,
-        "rho_deep": 0.5,
-        "tau": 0.05,
-        "history": True,
-        "n_max": 256,
-        "selection": "bfs",
-    }
-    return paper | changes
+LAWS = {
+    "ar": Law(1.0, 7.5, 0, 0, 6110),
+    "linear K=5": Law(5.0, 28.6, 5, 5, 6314),
+    "linear K=8": Law(7.0, 34.0, 8, 8, 6315),
+    "fixed D5 B2": Law(6.0, 30.6, 14, 9, 6313),
+    "fixed D8 B3": Law(7.1, 33.8, 18, 10, 6317),
+    "no pruning": Law(7.1, 60.0, 200, 90, 6330),
+    "phase 1": Law(5.8, 30.2, 13, 9, 6314),
+    "phase 2": Law(6.9, 30.7, 12, 9, 6312),
+    "phase 3": Law(7.4, 32.2, 12, 9, 6316),
+    "alg1": Law(6.9, 40.0, 12, 9, 6316),
+    "bestfirst": Law(7.6, 33.0, 16, 8, 6316),
+    "streaming": Law(5.0, 28.0, 5, 5, 6200),
+    "auto": Law(6.0, 20.0, 10, 5, 6316),
+    "generate dynamic": Law(1.0, 8.0, 0, 0, 6110),
+    "assisted 20/.4": Law(8.0, 37.0, 9, 9, 6316),
+}
+"""Laws of the lanes of the experiment main."""
+VARIED = sensitivity(
+    thresholds=((0.8, 0.3), (0.8, 0.4), (0.9, 0.3), (0.9, 0.5)),
+    breadths=((1, 2), (1, 4), (2, 3)),
+    depths=((4, 6), (6, 8), (8, 12)),
+)
+TREES = fixed_grid(depths=(3, 5, 8), branchings=(2, 3), taus=(0.02, 0.05, 0.1))
+LANES = {lane.name: lane for lane in (*map(catalogue(sampled=False).__getitem__, LAWS), *VARIED, *TREES)}
 
 
-def _lane(name: str, method: str, family: str, paper_name: str | None = None, **parameters: Any) -> PaperLane:
-    return PaperLane(name=name, method=method, family=family, parameters=parameters, paper_name=paper_name)
-
-
-def _fixed(depth: int, branching: int, tau: float, paper_name: str | None = None) -> PaperLane:
-    name = f"fixed D{depth} B{branching}" + ("" if paper_name else f" tau={tau:g}")
-    return _lane(name, "fixed", "fixed", paper_name, depth=depth, branching=branching, tau=tau, n_max=256)
-
-
-def _adaptive(name: str, paper_name: str | None = None, **changes: Any) -> PaperLane:
-    return _lane(name, "dynatree", "dynatree", paper_name, **dynatree(**changes))
-
-
-MAIN: list[tuple[PaperLane, Law]] = [
-    (_lane("ar", "ar", "ar", "AR"), Law(1.0, 7.5, 0, 0, 1, 6110)),
-    (_lane("linear K=5", "linear", "linear", "Linear K5", k=5), Law(5.0, 28.6, 5, 5, 5, 6314)),
-    (_lane("linear K=8", "linear", "linear", "Linear K8", k=8), Law(7.0, 34.0, 8, 8, 8, 6315)),
-    (_fixed(5, 2, 0.05, "Fixed D5B2"), Law(6.0, 30.6, 14, 9, 7, 6313)),
-    (_fixed(8, 3, 0.1, "Fixed D8B3"), Law(7.1, 33.8, 18, 10, 10, 6317)),
-    (_adaptive("no pruning", rho_stop=0.0, tau=0.0), Law(7.1, 60.0, 200, 90, 7, 6330)),
-    (_adaptive("phase 1", "Phase 1", rho_stop=0.0, rho_deep=0.0, history=False), Law(5.8, 30.2, 13, 9, 7, 6314)),
-    (_adaptive("phase 2", "Phase 2", history=False), Law(6.9, 30.7, 12, 9, 7, 6312)),
-    (_adaptive("phase 3", "DynaTree"), Law(7.4, 32.2, 12, 9, 7, 6316)),
-    (_lane("alg1", "alg1", "alg1", **dynatree()), Law(6.9, 40.0, 12, 9, 7, 6316)),
-    (_adaptive("bestfirst", selection="best", n_max=16), Law(7.6, 33.0, 16, 8, 7, 6316)),
-    (
-        PaperLane(
-            name="streaming",
-            method="streaming",
-            family="streaming",
-            parameters={"k": 5},
-            paper_name="Streaming",
-            own_text=True,
-        ),
-        Law(5.0, 28.0, 5, 5, 5, 6200),
-    ),
-    (_lane("auto", "auto", "auto"), Law(6.0, 20.0, 10, 5, 7, 6316)),
-    (_lane("generate dynamic", "generate", "hf", None), Law(1.0, 8.0, 0, 0, 1, 6110)),
-    (_lane("assisted 20/.4", "assisted", "hf", "HF assisted"), Law(8.0, 37.0, 9, 9, 20, 6316)),
-]
-SENSITIVITY: list[tuple[PaperLane, Law]] = [
-    *(
-        (_adaptive(f"tau_h={high:g} tau_l={low:g}", tau_h=high, tau_l=low), Law(7.0 + high - low, 32.0, 12, 9, 7, 6316))
-        for high, low in ((0.8, 0.3), (0.8, 0.4), (0.9, 0.3), (0.9, 0.5))
-    ),
-    *(
-        (_adaptive(f"branching {low},2,{high}", branching=(low, 2, high)), Law(7.0, 30.0 + high, 12, 9, 7, 6316))
-        for low, high in ((1, 2), (1, 4), (2, 3))
-    ),
-    *(
-        (_adaptive(f"d0={base} d_max={most}", d0=float(base), d_max=most), Law(5.5 + base / 4, 32.0, 12, 9, 7, 6316))
-        for base, most in ((4, 6), (6, 8), (8, 12))
-    ),
-]
-FIXED_TREES: list[tuple[PaperLane, Law]] = [
-    (
-        _fixed(depth, branching, tau),
-        Law(2 + 0.6 * depth, 16 + 2.0 * depth + branching - 20 * tau, 3 * depth, depth, depth + 2, 6314),
-    )
-    for depth in (3, 5, 8)
-    for branching in (2, 3)
-    for tau in (0.02, 0.05, 0.1)
-]
+def _law(lane: PaperLane) -> Law:
+    given = lane.parameters
+    if lane.name in LAWS:
+        return LAWS[lane.name]
+    if lane.method == "fixed":
+        depth = given["depth"]
+        return Law(2 + 0.6 * depth, 16 + 2 * depth + given["branching"] - 20 * given["tau"], 3 * depth, depth, 6314)
+    tokens = 5.5 + given["d0"] / 4 + given["tau_h"] - given["tau_l"]
+    return Law(tokens, 29.0 + given["branching"][2], 12, 9, 6316)
 
 
 def request(
@@ -134,40 +88,56 @@ def request(
     sets: Collection[str] = ("wikitext", "books"),
     **changes: Any,
 ) -> PaperRequest:
-    """A request for all experiments on fewer prompts.
-
-    Args:
-        prompts: Number of prompts of each data set.
-        lengths: Numbers of new tokens in the experiment main; the others decode the last one.
-        lanes: Names of the measured lanes of the experiment main; None for all.
-        sets: Names of the data sets of the experiment main.
-        changes: Replaced fields of `PaperRequest`.
+    """A request for all experiments on fewer prompts; `lanes`, `sets` and `lengths` are those of the experiment main,
+    and the other experiments decode the last length. `changes` are replaced fields of `PaperRequest`.
     """
     texts = tuple(f"Text {number}." for number in range(prompts))
-    main = tuple(lane.name for lane, _ in MAIN if lanes is None or lane.name in lanes)
+    main = tuple(name for name in LAWS if lanes is None or name in lanes)
     few = tuple(name for name in ("ar", "linear K=5", "fixed D5 B2", "phase 3") if name in main)
-    last = lengths[-1:]
 
-    def experiment(
-        name: str, data_set: str, most: int, names: tuple[str, ...], new: tuple[int, ...]
-    ) -> PaperExperiment:
-        return PaperExperiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
+    def experiment(name: str, most: int, names: Iterable[str], data_set: str = "wikitext") -> PaperExperiment:
+        new = lengths if name == "main" else lengths[-1:]
+        return PaperExperiment(
+            name=name, data_set=data_set, most=most, prompts=prompts, lanes=tuple(names), lengths=new
+        )
 
     given: dict[str, Any] = {
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stops_at_eos": False,
         "warm_up": 2,
         "text_sets": (
             TextSet(name="wikitext", title="WikiText-2", stands_for="WikiText-2", prompts=texts),
             TextSet(name="books", title="PG-19-style (books_test)", stands_for="PG-19", prompts=texts),
         ),
-        "lanes": tuple(lane for lane, _ in (*MAIN, *SENSITIVITY, *FIXED_TREES)),
+        "lanes": tuple(LANES.values()),
         "experiments": (
-            *(experiment("main", name, 800 if name == "wikitext" else 1000, main, lengths) for name in sets),
-            *(experiment("prompt_length", "wikitext", most, few, last) for most in CAPS),
-            experiment("sensitivity", "wikitext", 800, ("ar", *(lane.name for lane, _ in SENSITIVITY)), last),
-            experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
+            *(experiment("main", 800 if name == "wikitext" else 1000, main, name) for name in sets),
+            *(experiment("prompt_length", most, few) for most in CAPS),
+            experiment("sensitivity", 800, ("ar", *(lane.name for lane in VARIED))),
+            experiment("fixed_trees", 800, ("ar", *(lane.name for lane in TREES))),
         ),
     }
-    return header(**given | changes).request
+    return PaperRequest(**PAIR | given | changes)
+
+
+def header(**changes: Any) -> Header:
+    """A header of a request for the experiment main on two prompts, with `changes` of the request."""
+    small = request(prompts=2, lengths=(4, 8), lanes=("ar", "phase 1"))
+    return Header(
+        schema=SCHEMA,
+        started_at="2026-01-01T00:00:00Z",
+        commit=None,
+        machine=MACHINE,
+        request=structs.replace(small, **{"experiments": small.experiments[:1]} | changes),
+        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
+        context=64,
+    )
+
+
+def block(prompt: int) -> PromptResult:
+    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
+    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))
 
 
 def paper_report(
@@ -175,7 +145,7 @@ def paper_report(
     *,
     different: Collection[tuple[str, int]] = (),
     near_ties: Collection[tuple[str, int]] = (),
-    slower: dict[str, float] | None = None,
+    slower: Mapping[str, float] = MappingProxyType({}),
     **changes: Any,
 ) -> PaperReport:
     """A report of a request, by default of all experiments.
@@ -188,15 +158,30 @@ def paper_report(
         changes: Replaced fields of `PaperReport`.
     """
     those = request() if those is None else those
-    blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
-    first = structs.replace(
-        header(),
-        commit="0123456789ab",
-        request=those,
-        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
-        context=2048,
-    )
-    return structs.replace(report(first, blocks), **{"load_after": 0.7, "complete": True} | changes)
+
+    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
+        found = tuple(_figures(name, experiment, prompt, new, slower.get(name, 1.0)) for new in experiment.lengths)
+        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
+
+    def parted(block: PromptResult, turn: LaneResult) -> dict[str, Any]:
+        place = turn.lane, block.prompt
+        told = {"identical_to_ar": False, "first_difference": 10, "near_tie": place in near_ties}
+        return told if place in different else {}
+
+    blocks = [
+        PromptResult(
+            experiment=number,
+            prompt=prompt,
+            repeat=repeat,
+            prompt_tokens=200,
+            turns=tuple(turn(name, experiment, prompt) for name in experiment.lanes),
+        )
+        for number, experiment in enumerate(those.experiments)
+        for prompt in range(experiment.prompts)
+        for repeat in range(experiment.repeats)
+    ]
+    first = structs.replace(header(), commit="0123456789ab", request=those)
+    return structs.replace(_reported(first, blocks, parted), **{"load_after": 0.7, "complete": True} | changes)
 
 
 def cell_of(
@@ -212,62 +197,31 @@ def cell_of(
     return max(cells, key=lambda cell: (cell.length, cell.most))
 
 
-def altered(whole: PaperReport, change: Callable[[PromptResult, LaneResult], dict[str, Any]]) -> PaperReport:
-    """The report of blocks in which a function changes the figures of turns, at all lengths."""
-    blocks = [
-        structs.replace(
-            block,
-            turns=tuple(
-                structs.replace(turn, at=tuple(structs.replace(each, **change(block, turn)) for each in turn.at))
-                for turn in block.turns
-            ),
-        )
-        for block in whole.blocks
-    ]
-    return report(whole.header, blocks)
+Change: TypeAlias = Callable[[PromptResult, LaneResult], dict[str, Any] | None]
+"""Function that returns changes of a turn's figures at all lengths; None leaves the turn out."""
+
+
+def altered(whole: PaperReport, change: Change) -> PaperReport:
+    return _reported(whole.header, whole.blocks, change)
+
+
+def _reported(first: Header, blocks: Iterable[PromptResult], change: Change) -> PaperReport:
+    def turns(block: PromptResult) -> Iterator[LaneResult]:
+        for turn in block.turns:
+            if (changes := change(block, turn)) is not None:
+                yield structs.replace(turn, at=tuple(structs.replace(each, **changes) for each in turn.at))
+
+    return report(first, [structs.replace(block, turns=tuple(turns(block))) for block in blocks])
 
 
 def left_out(whole: PaperReport, lane: str, prompts: Collection[int]) -> PaperReport:
     """The report without a lane's turns on these prompts."""
-    blocks = [
-        structs.replace(
-            block, turns=tuple(turn for turn in block.turns if turn.lane != lane or block.prompt not in prompts)
-        )
-        for block in whole.blocks
-    ]
-    return report(whole.header, blocks)
-
-
-LAWS = {lane.name: law for lane, law in (*MAIN, *SENSITIVITY, *FIXED_TREES)}
-
-
-def _blocks(
-    those: PaperRequest,
-    different: frozenset[tuple[str, int]],
-    ties: frozenset[tuple[str, int]],
-    slower: dict[str, float],
-) -> Iterator[PromptResult]:
-    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
-        found = tuple(
-            _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
-        )
-        if (name, prompt) in different:
-            found = tuple(
-                structs.replace(each, identical_to_ar=False, first_difference=10, near_tie=(name, prompt) in ties)
-                for each in found
-            )
-        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
-
-    for number, experiment in enumerate(those.experiments):
-        for prompt in range(experiment.prompts):
-            for repeat in range(experiment.repeats):
-                turns = tuple(turn(name, experiment, prompt) for name in experiment.lanes)
-                yield PromptResult(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
+    return altered(whole, lambda block, turn: None if turn.lane == lane and block.prompt in prompts else {})
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
     """Figures of a lane on a prompt. Easy prompts and long texts give more tokens per round; long prompts cost time."""
-    law = LAWS[name]
+    law = _law(LANES[name])
     luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2).tolist()
     ease = 1 + 0.1 * math.sin(2.4 * prompt)
     tokens = 1 + (law.tokens - 1) * ease * luck[0] * length / (length + 150)
@@ -286,7 +240,7 @@ def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, s
         tokens_per_round=length / rounds,
         path_length=accepted / rounds,
         acceptance_rate=accepted / drafted if drafted else None,
-        depth_acceptance=min(1.0, accepted / rounds / max(1, law.deepest - 1)) if drafted else None,
+        depth_acceptance=0.5 if drafted else None,
         decode_s=decode_s,
         tokens_per_second=length / decode_s,
         prefill_s=0.01,
@@ -301,41 +255,3 @@ def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, s
         peak_bytes=round(law.peak_mb * 1e6),
         distinct_8grams=0.5,
     )
-
-
-def header(**changes: Any) -> Header:
-    given: dict[str, Any] = {
-        "target": "target",
-        "draft": "draft",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
-        "seed": 0,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "stops_at_eos": False,
-        "warm_up": 1,
-        "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
-        "lanes": (
-            PaperLane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),
-        ),
-        "experiments": (
-            PaperExperiment(
-                name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)
-            ),
-        ),
-    }
-    return Header(
-        schema=SCHEMA,
-        started_at="2026-01-01T00:00:00Z",
-        commit=None,
-        machine=MACHINE,
-        request=PaperRequest(**given | changes),
-        costs=CostCurve(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
-        context=64,
-    )
-
-
-def block(prompt: int) -> PromptResult:
-    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
-    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))

@@ -11,8 +11,8 @@ from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.contenders import DecodedText, decoded
-from dynatui.lab.bench.paper import blocks
-from dynatui.lab.bench.paper.blocks import turns
+from dynatui.lab.bench.paper import job
+from dynatui.lab.bench.paper.job import turns
 from dynatui.lab.bench.paper.records import PaperLane, PaperRequest
 from dynatui.lab.bench.protocol import Sample, totals_at
 from tests.decoder.makers import TinyModels
@@ -36,9 +36,10 @@ def plain(engine: Engine) -> DecodedText:
     return decoded(engine, PROMPT, "ar", RunConfig(max_new_tokens=8))
 
 
-def with_another(plain: DecodedText, index: int, token: int) -> DecodedText:
-    """The same rounds with one token replaced."""
-    text = [*plain.tally.tokens[:index], token, *plain.tally.tokens[index + 1 :]]
+def with_another(plain: DecodedText) -> DecodedText:
+    """The same rounds with the fifth token replaced."""
+    text = list(plain.tally.tokens)
+    text[4] = (text[4] + 1) % 200
     after = tuple(
         structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
     )
@@ -53,17 +54,14 @@ def samples(plain: DecodedText, other: DecodedText) -> list[Sample]:
     ]
 
 
-def test_the_same_text_is_told_as_such(engine: Engine, plain: DecodedText) -> None:
+def test_the_same_text_is_told_as_such_and_a_difference_is_judged_where_it_is_seen(
+    engine: Engine, plain: DecodedText
+) -> None:
     ar, other = turns(engine, ASKED, PROMPT, samples(plain, plain))
     assert [each.identical_to_ar for each in other.at] == [True] * 3
     assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
     assert {each.near_tie for each in other.at} == {None}
-
-
-def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: DecodedText) -> None:
-    right = plain.tally.tokens[4]
-    wrong = with_another(plain, 4, (right + 1) % 200)
-    _, other = turns(engine, ASKED, PROMPT, samples(plain, wrong))
+    _, other = turns(engine, ASKED, PROMPT, samples(plain, with_another(plain)))
     assert [each.first_difference for each in other.at] == [None, 4, 4]
     assert [each.near_tie for each in other.at] == [None, False, False]
     gap: Any = other.at[-1].first_difference_gap
@@ -84,17 +82,15 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
         request.append((prefix, by_module))
         return Verdict(near_tie=True, gap=0.0)
 
-    monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
-    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
+    monkeypatch.setattr(job, "Judge", lambda *_: judge)
     those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
-    _, other = turns(engine, those, PROMPT, samples(plain, wrong))
+    _, other = turns(engine, those, PROMPT, samples(plain, with_another(plain)))
     assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
     assert other.at[-1].near_tie
 
 
 def test_a_difference_by_design_is_none(engine: Engine, plain: DecodedText) -> None:
-    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
-    _, other = turns(engine, request, PROMPT, samples(plain, wrong))
+    _, other = turns(engine, request, PROMPT, samples(plain, with_another(plain)))
     assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
     assert other.at[-1].speedup == 1.0

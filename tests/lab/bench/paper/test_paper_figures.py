@@ -12,18 +12,19 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
+from decoder.methods.dynatree import DynaTree
 from dynatui.lab.bench.paper.figures.catalogue import FIGURES
 from dynatui.lab.bench.paper.figures.marks import SETTINGS
 from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
-from tests.lab.bench.paper.reports import cell_of, dynatree, paper_report, request
+from tests.lab.bench.paper.reports import cell_of, paper_report, request
 
 WHOLE = paper_report()
-ONE_PROMPT = paper_report(request(prompts=1))
-ONE_LENGTH = paper_report(request(lengths=(64,)))
+SMALLEST = paper_report(request(prompts=1, lengths=(64,)))
 LENGTHS = (100, 200, 500, 1000, 1500)
 
 
@@ -116,7 +117,8 @@ def with_lanes(lanes: Sequence[PaperLane], speeds: Sequence[float], experiment: 
 
 
 def adaptive(name: str, **changes: Any) -> PaperLane:
-    return PaperLane(name=name, method="dynatree", family="dynatree", parameters=dynatree(**changes))
+    parameters = to_builtins(DynaTree()) | changes
+    return PaperLane(name=name, method="dynatree", family="dynatree", parameters=parameters)
 
 
 def fixed(depth: int, branching: int, tau: float, n_max: int = 128) -> PaperLane:
@@ -126,20 +128,31 @@ def fixed(depth: int, branching: int, tau: float, n_max: int = 128) -> PaperLane
     )
 
 
+OF_TREES = {"ablation_progression", "parameter_sensitivity", "fixed_tree_sweep"}
+
+
 @pytest.mark.parametrize("name", FIGURES)
-def test_every_axis_says_what_it_shows(name: str) -> None:
-    for axes in panels(drawn(name)):
+def test_every_figure_says_what_it_shows_and_of_what(name: str) -> None:
+    machine = replace(WHOLE.header.machine, accelerator="NVIDIA H200")
+    figure = drawn(name, replace(WHOLE, header=replace(WHOLE.header, machine=machine), complete=False))
+    for axes in panels(figure):
         assert axes.get_ylabel()
         assert axes.get_xlabel() or all(names(axes)) or axes.get_shared_x_axes().get_siblings(axes) != [axes]
+    lines = small_lines(figure)
+    assert lines.startswith("target target, draft draft · NVIDIA H200, float32 · 2026-01-01 WikiText-2")
+    assert "the measurement is not complete" in lines
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_nothing_is_drawn_of_a_report_without_cells_and_nothing_of_trees_without_trees(name: str) -> None:
-    of_trees = {"ablation_progression", "parameter_sensitivity", "fixed_tree_sweep"}
+def test_one_prompt_of_one_length_is_enough_but_has_no_whiskers_and_nothing_is_drawn_of_nothing(name: str) -> None:
+    figure = drawn(name, SMALLEST)
+    figure.draw_without_rendering()
+    assert "T = 64 new tokens" in small_lines(figure)
+    assert not [ends for axes in panels(figure) for ends in whiskers(axes)]
+    assert "intervals" not in small_lines(figure)
     assert FIGURES[name](replace(WHOLE, cells=[])) is None
-    assert (FIGURES[name](changed(WHOLE, lambda cell: cell if cell.lane == "ar" else None)) is None) == (
-        name in of_trees
-    )
+    plain = changed(WHOLE, lambda cell: cell if cell.lane == "ar" else None)
+    assert (FIGURES[name](plain) is None) == (name in OF_TREES)
 
 
 def without_nodes(cell: LaneSummary) -> LaneSummary:
@@ -186,7 +199,7 @@ def test_the_fastest_lane_stands_for_all_on_each_data_set() -> None:
     assert "Linear K8\nLinear K5" in names(panels(drawn("main_results_bars", report))[0])
 
 
-def test_bars_are_as_high_as_speeds_on_both_data_sets() -> None:
+def test_bars_are_as_high_as_speeds_on_both_data_sets_and_whiskers_end_where_intervals_do() -> None:
     left, right = panels(drawn("main_results_bars"))
     assert names(left) == ["AR", "Linear K8", "Fixed D8B3", "DynaTree"]
     lanes = ("ar", "linear K=8", "fixed D8 B3", "phase 3")
@@ -194,27 +207,8 @@ def test_bars_are_as_high_as_speeds_on_both_data_sets() -> None:
         assert heights(left)[place] == [mean(WHOLE, "tokens_per_second", lane, data_set=data_set) for lane in lanes]
         assert heights(right)[place] == [mean(WHOLE, "speedup", lane, data_set=data_set) for lane in lanes]
     assert (left.get_ylabel(), right.get_ylabel()) == ("speed (tokens/s)", "speed (x ar)")
-
-
-def test_whiskers_end_where_intervals_do() -> None:
     stat: Any = cell_of(WHOLE, "phase 3").stats["tokens_per_second"]
-    assert pytest.approx((stat.low, stat.high)) in whiskers(panels(drawn("main_results_bars"))[0])
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_one_prompt_has_no_whiskers(name: str) -> None:
-    figure = drawn(name, ONE_PROMPT)
-    assert not [ends for axes in panels(figure) for ends in whiskers(axes)]
-    assert "intervals" not in small_lines(figure)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_small_lines_tell_pair_device_date_and_text(name: str) -> None:
-    machine = replace(WHOLE.header.machine, accelerator="NVIDIA H200")
-    report = replace(WHOLE, header=replace(WHOLE.header, machine=machine), complete=False)
-    lines = small_lines(drawn(name, report))
-    assert lines.startswith("target target, draft draft · NVIDIA H200, float32 · 2026-01-01 WikiText-2")
-    assert "the measurement is not complete" in lines
+    assert pytest.approx((stat.low, stat.high)) in whiskers(left)
 
 
 def test_names_from_outside_are_written_as_they_are_or_not_at_all() -> None:
@@ -246,13 +240,6 @@ def test_four_panels_run_over_all_lengths() -> None:
         assert axes.get_xlabel() == "T, new tokens"
     assert list(curves(tokens)) == ["AR", "Linear K8", "Fixed D8B3", "DynaTree"]
     assert list(curves(path)) == list(curves(acceptance)) == ["Linear K8", "Fixed D8B3", "DynaTree"]
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_single_length_is_enough(name: str) -> None:
-    figure = drawn(name, ONE_LENGTH)
-    figure.draw_without_rendering()
-    assert "T = 64 new tokens" in small_lines(figure)
 
 
 def test_prompt_length_runs_over_the_longest_prompts_in_their_unit() -> None:
@@ -302,36 +289,29 @@ GRID = (fixed(3, 2, 0.05), fixed(3, 3, 0.05), fixed(5, 2, 0.05), fixed(5, 2, 0.1
 GRID_REPORT = with_lanes(GRID, (1.0, 1.1, 1.2, 1.3, 1.4, 1.35, 9.0), "fixed_trees")
 
 
-def test_cuts_go_through_the_fastest_tree_of_those_with_the_usual_number_of_nodes() -> None:
-    depth, branching, tau, *_ = panels(drawn("fixed_tree_sweep", GRID_REPORT))
+def test_cuts_go_through_the_fastest_tree_and_a_heat_map_has_each_shape_at_its_fastest_threshold() -> None:
+    depth, branching, tau, speedup, *_ = panels(drawn("fixed_tree_sweep", GRID_REPORT))
     assert curve(depth) == pytest.approx([(3, 1.1), (5, 1.4)])
     assert curve(branching) == pytest.approx([(2, 1.2), (3, 1.4)])
     assert curve(tau) == pytest.approx([(0.05, 1.4), (0.1, 1.35)])
     assert tau.get_xscale() == "log"
     (star,) = (points(line) for line in depth.lines if line.get_marker() == "*")
     assert star == pytest.approx([(5, 1.4)])
-
-
-def test_a_heat_map_has_each_shape_at_its_fastest_threshold() -> None:
-    speedup = panels(drawn("fixed_tree_sweep", GRID_REPORT))[3]
     assert image(speedup) == [[1.0, 1.1], [1.3, 1.4]]
     assert [text.get_text() for text in speedup.texts] == ["1.00", "1.10", "1.30", "1.40"]
     assert (speedup.get_ylabel(), speedup.get_xlabel()) == ("depth D (levels)", "branching B (children)")
 
 
-def test_every_lane_is_a_point_over_its_nodes_and_the_root() -> None:
-    speed, cost = panels(drawn("speed_against_nodes"))
+def test_every_lane_is_a_point_over_its_nodes_and_the_root_and_no_name_covers_another() -> None:
+    figure = drawn("speed_against_nodes")
+    speed, cost = panels(figure)
     found = [point for line in speed.lines for point in points(line)]
     for lane in ("ar", "linear K=8", "phase 3", "no pruning"):
         assert (mean(WHOLE, "nodes_per_round", lane) + 1, mean(WHOLE, "speedup", lane)) in found
     assert (WHOLE.header.costs.rows, "ms" in cost.get_ylabel()) == ((1, 8, 64), True)
     assert curves(cost)["cost (right axis)"] == pytest.approx([(1, 7), (8, 8), (64, 12)])
-
-
-def test_names_of_points_do_not_cover_each_other() -> None:
-    figure = drawn("speed_against_nodes")
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # excludes the line to the point
+    boxes = [Text.get_window_extent(text) for text in speed.texts]  # excludes the line to the point
     assert not [one for place, one in enumerate(boxes) if one.count_overlaps(boxes[place + 1 :])]
 
 
@@ -340,10 +320,3 @@ def test_ablation_ends_where_a_step_is_missing(missing: str, stages: int) -> Non
     report = changed(WHOLE, lambda cell: None if cell.lane == missing else cell)
     figure = FIGURES["ablation_progression"](report)
     assert (len(names(panels(figure)[0])) if figure else 0) == stages
-
-
-def test_all_figures_of_the_paper_are_there() -> None:
-    assert set(FIGURES) == {
-        "main_results_bars", "ablation_progression", "length_scaling_fourpanel", "parameter_sensitivity",
-        "fixed_tree_sweep", "prompt_length_sensitivity", "speed_against_nodes",
-    }  # fmt: skip

@@ -1,12 +1,7 @@
-"""Whole measurements of tiny models: the log, early ends, and resuming after a kill."""
+"""Whole measurements of tiny models: the log, early ends, and resuming."""
 
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import msgspec
@@ -19,26 +14,13 @@ from dynatui.lab.bench.paper import job as paper_job
 from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import ASSISTANT
 from dynatui.lab.bench.paper.job import Prepared, measure, prepared
-from dynatui.lab.bench.paper.records import FORMAT, PromptResult, blocks_of
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.summary import report
-from dynatui.lab.bench.record_log import RecordLog
+from dynatui.lab.bench.paper.records import PromptResult, blocks_of
+from dynatui.lab.bench.paper.report import PaperReport, report
 from tests import tiny
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.paper.tiny_measurements import (
-    BOOKS,
-    EXTENT,
-    KNOWN_COSTS,
-    REPEATED,
-    TEXTS,
-    WIKITEXT,
-    done,
-    job,
-    readied,
-)
+from tests.lab.bench.paper.tiny_measurements import BOOKS, EXTENT, KNOWN_COSTS, TEXTS, WIKITEXT, done, job, readied
 
 ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
-ROOT = Path(__file__).parents[4]
 
 
 def places(blocks: list[PromptResult]) -> list[tuple[int, int, int]]:
@@ -61,16 +43,18 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shares() -> list[float]:
-    """The progress of `whole` after each of its steps."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def whole(tiny_models: TinyModels, log: Path, shares: list[float]) -> Prepared:
+def whole(tiny_models: TinyModels, log: Path) -> Prepared:
+    """After each step, the log's file has all finished blocks, so that a kill loses none of them."""
     with prepared(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard) as ready:
-        shares += [each.share for each in measure(ready, unheard)]
-        return ready
+        shares = list[float]()
+        for step in measure(ready, unheard):
+            shares.append(step.share)
+            assert log.read_bytes().count(b"\n") == 1 + len(ready.log.records)
+    assert len(shares) > len(blocks_of(ready.log))
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.1
+    assert shares[-2] == pytest.approx(1.0)
+    return ready
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +63,7 @@ def found(whole: Prepared) -> PaperReport:
 
 
 def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) -> None:
-    experiments = whole.header.request.experiments
+    experiments, order = whole.header.request.experiments, [lane.name for lane in whole.header.request.lanes]
     request = [
         (number, prompt, repeat)
         for number, each in enumerate(experiments)
@@ -89,23 +73,19 @@ def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) ->
     assert sorted(places(blocks_of(whole.log))) == request
     for block in blocks_of(whole.log):
         each = experiments[block.experiment]
-        assert sorted(turn.lane for turn in block.turns) == sorted(each.lanes)
+        assert [turn.lane for turn in block.turns] == sorted(each.lanes, key=order.index)
         assert all(len(turn.at) == len(each.lengths) for turn in block.turns)
 
 
-def test_all_texts_are_those_of_plain_decoding(found: PaperReport) -> None:
+def test_all_texts_are_those_of_plain_decoding_and_figures_are_of_so_many_tokens(found: PaperReport) -> None:
     assert found.complete
     assert all(cell.same == cell.prompts for cell in found.cells)
     assert {cell.length for cell in found.cells if cell.experiment == "main"} == {4, 9, 12}
-
-
-def test_figures_at_a_length_are_of_so_many_tokens(found: PaperReport) -> None:
     lengths = [each.lengths for each in found.header.request.experiments]
-    for block in found.blocks:
-        for turn in block.turns:
-            assert tuple(each.committed for each in turn.at) == lengths[block.experiment]
-            assert turn.at[-1].peak_bytes
-            assert all(each.peak_bytes is None for each in turn.at[:-1])
+    for turn, wanted in ((turn, lengths[block.experiment]) for block in found.blocks for turn in block.turns):
+        assert tuple(each.committed for each in turn.at) == wanted
+        assert turn.at[-1].peak_bytes
+        assert all(each.peak_bytes is None for each in turn.at[:-1])
 
 
 def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> None:
@@ -115,16 +95,13 @@ def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> Non
     assert tokens[short, 0] < tokens[long, 0] < tokens[0, 0]
 
 
-def test_a_report_can_be_kept_and_read_again(found: PaperReport) -> None:
-    assert msgspec.json.decode(msgspec.json.encode(found), type=PaperReport) == found
-
-
-def test_the_beginning_says_where_and_by_what_it_was_measured(found: PaperReport) -> None:
+def test_a_report_says_where_and_by_what_it_was_measured_and_can_be_read_again(found: PaperReport) -> None:
     header = found.header
     assert (header.context, header.request.device, header.request.dtype) == (tiny.CONTEXT, "cpu", "float32")
     assert header.costs.rows == (1, 2, 4, 8, 16, 32, 64)
     assert all(seconds > 0 for seconds in header.costs.verify_s + header.costs.draft_s)
     assert not header.commit or len(header.commit.removesuffix("-dirty")) == 40
+    assert msgspec.json.decode(msgspec.json.encode(found), type=PaperReport) == found
 
 
 def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
@@ -141,56 +118,16 @@ def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
     assert f"resuming: {kept - 1} blocks are measured already" in told
 
 
-def test_what_is_complete_is_not_measured_again(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
+def test_what_is_complete_is_not_measured_again_and_something_else_is_refused(
+    tiny_models: TinyModels, whole: Prepared, log: Path
+) -> None:
     assert blocks_of(whole.log)
-    before = log.read_bytes()
-    again = readied(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard)
+    before, pair = log.read_bytes(), tiny_models.pair("neox")
+    again = readied(job(pair, replace(EXTENT, repeats=2), log=log), unheard)
     assert [each.share for each in measure(again, pytest.fail)] == [1.0]
     assert log.read_bytes() == before
-
-
-def test_progress_rises_to_the_end(whole: Prepared, shares: list[float]) -> None:
-    assert len(shares) > len(blocks_of(whole.log))
-    assert shares == sorted(shares)
-    assert 0 < shares[0] < 0.1
-    assert shares[-2] == pytest.approx(1.0)
-
-
-def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -> None:
-    order = [lane.name for lane in whole.header.request.lanes]
-    for block in blocks_of(whole.log):
-        assert [turn.lane for turn in block.turns] == [name for name in order if name in {t.lane for t in block.turns}]
-
-
-def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
-    assert blocks_of(whole.log)
     with pytest.raises(ConfigError, match="was started with other values of seed, experiments; give the same values, "):
-        readied(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
-
-
-def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -> int:
-    """Kills the process `delay_s` after the log has `blocks` blocks; returns its exit code."""
-    process = subprocess.Popen(arguments, cwd=ROOT, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while process.poll() is None and time.monotonic() < until:
-        if log.exists() and log.read_bytes().count(b"\n") > blocks:
-            time.sleep(delay_s)
-            process.kill()
-            break
-        time.sleep(0.002)
-    return process.wait(10)
-
-
-def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_path: Path) -> None:
-    pair, log, random = tiny_models.pair("neox"), tmp_path / "log.jsonl", Random(0)
-    arguments = [sys.executable, "-m", "tests.lab.bench.paper.tiny_measurements", str(pair.target), str(pair.draft)]
-    assert after_a_kill([*arguments, str(log)], log, 3, random.uniform(0, 0.05)) == -signal.SIGKILL
-    kept = blocks_of(RecordLog(log, FORMAT))
-    assert len(kept) >= 3
-    whole = blocks_of(done(job(pair, REPEATED, log=log)).log)
-    assert whole[: len(kept)] == kept
-    request = [(number, prompt, repeat) for number in range(2) for prompt in range(2) for repeat in range(3)]
-    assert sorted(places(whole)) == request
+        readied(job(pair, EXTENT, log=log, seed=1), unheard)
 
 
 def test_texts_go_on_behind_the_end_of_text(tiny_models: TinyModels) -> None:
@@ -238,8 +175,8 @@ def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyMo
 
 
 def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_models: TinyModels) -> None:
-    told: list[str] = []
-    ready = readied(job(tiny_models.pair("neox"), replace(ONE, length=1500)), told.append)
+    told, pair, long = list[str](), tiny_models.pair("neox"), replace(ONE, length=1500)
+    ready = readied(job(pair, long), told.append)
     longest = max(len(ids) for these in ready.prompts for ids in these)
     room = tiny.CONTEXT - longest
     assert {each.lengths[-1] for each in ready.header.request.experiments} == {room}
@@ -247,11 +184,8 @@ def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_mo
         f"the longest prompt leaves room for {room} new tokens in the models' context; {room} tokens are decoded"
         in str(told)
     )
-
-
-def test_a_number_that_does_not_fit_is_refused_with_the_largest_that_does(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError, match=r"--max-new-tokens is 1500, but .* room for (\d+) new .*; give \1 or less"):
-        readied(job(tiny_models.pair("neox"), replace(ONE, length=1500), must_fit=True), unheard)
+    with pytest.raises(ConfigError, match=rf"--max-new-tokens is 1500, but .* room for {room} new .*; give {room} or"):
+        readied(job(pair, long, must_fit=True), unheard)
 
 
 @pytest.mark.parametrize(
@@ -274,15 +208,11 @@ def test_a_prompt_that_cannot_be_is_refused(
         readied(job(tiny_models.pair("neox"), extent, text_sets=(texts,)), unheard)
 
 
-def test_a_prompt_can_be_so_many_tokens_long(tiny_models: TinyModels) -> None:
-    ready = readied(job(tiny_models.pair("neox"), replace(ONE, most=5, unit="tokens")), unheard)
+def test_a_prompt_is_cut_to_so_many_tokens_and_only_what_is_read_of_long_texts_is_kept(tiny_models: TinyModels) -> None:
+    pair, books = tiny_models.pair("neox"), msgspec.structs.replace(BOOKS, prompts=("a book " * 1000,) * 5)
+    ready = readied(job(pair, replace(ONE, most=5, unit="tokens")), unheard)
     assert {len(ids) for these in ready.prompts for ids in these} == {5}
-
-
-def test_of_long_texts_only_what_is_read_is_kept(tiny_models: TinyModels) -> None:
-    books = msgspec.structs.replace(BOOKS, prompts=("a book " * 1000,) * 5)
-    extent = replace(ONE, most=30)
-    ready = readied(job(tiny_models.pair("neox"), extent, text_sets=(books,)), unheard)
+    ready = readied(job(pair, replace(ONE, most=30), text_sets=(books,)), unheard)
     (kept,) = ready.header.request.text_sets
     assert [len(prompt) for prompt in kept.prompts] == [30, 30]
 
@@ -293,15 +223,3 @@ def test_what_is_not_possible_is_refused_before_models_are_loaded(monkeypatch: p
     for changes in ({"extent": replace(ONE, lanes=("best",))}, {"temperature": -1.0}, {"top_p": 0.0}):
         with pytest.raises(ConfigError):
             readied(job(nobody, **{"extent": ONE} | changes), unheard)
-
-
-def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    request = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
-    with (
-        prepared(request, unheard),
-        pytest.raises(
-            ConfigError, match=r"another process is writing to .*log.jsonl; wait until that process ends, or "
-        ),
-    ):
-        readied(request, unheard)
-    assert not blocks_of(readied(request, unheard).log)

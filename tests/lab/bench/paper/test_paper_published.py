@@ -6,24 +6,21 @@ from typing import Any
 
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.experiments import fixed_grid, sensitivity
-from dynatui.lab.bench.paper.rows import paper_row
-from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
+from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, paper_row
 
 
-def test_the_main_results_are_those_of_the_latest_version() -> None:
+def test_the_numbers_are_those_of_the_latest_version_that_has_them() -> None:
     found: Any = published.at("DynaTree", "WikiText-2", "tokens_per_second", 1500, 800)
     assert (found.value, found.std, found.again, found.source, found.doubt) == (219.5, 22.2, 220.1, "v4 table 1", None)
-
-
-def test_a_speed_up_over_a_disturbed_baseline_says_so() -> None:
-    found: Any = published.usual("DynaTree", "PG-19", "speedup")
-    assert (found.value, found.again) == (1.70, 1.44)
-    assert "others used the GPU" in found.doubt
-
-
-def test_a_row_that_only_the_first_version_has_is_found_at_its_length() -> None:
-    found: Any = published.usual("HF assisted", "WikiText-2", "tokens_per_second")
+    found = published.usual("HF assisted", "WikiText-2", "tokens_per_second")
     assert (found.value, found.again, found.length) == (161.9, 209.8, 500)
+    found = published.usual("DynaTree", "PG-19", "speedup")
+    assert (found.value, found.again) == (1.70, 1.44)
+    assert found.doubt == f"{published.DOUBTS['shared-base']}; {published.DOUBTS['deeper-on-pg19']}"
+    assert "others used the GPU" in found.doubt
+    assert published.at(None, "WikiText-2", "speedup", 1500, 800) is None
+    assert published.at("DynaTree", None, "speedup", 1500, 800) is None
+    assert published.at("DynaTree", "WikiText-2", "speedup", 128, 800) is None
 
 
 def test_settings_of_sweeps_have_numbers_of_their_own() -> None:
@@ -33,22 +30,11 @@ def test_settings_of_sweeps_have_numbers_of_their_own() -> None:
     assert [each and each.value for each in found] == [228, 217, 222.5, 256]
 
 
-def test_what_the_paper_does_not_have_is_missing() -> None:
-    assert published.at(None, "WikiText-2", "speedup", 1500, 800) is None
-    assert published.at("DynaTree", None, "speedup", 1500, 800) is None
-    assert published.at("DynaTree", "WikiText-2", "speedup", 128, 800) is None
-
-
 def test_every_line_has_a_known_figure_and_doubt_and_a_key_of_its_own() -> None:
     lines = list(csv.DictReader(files(published.__package__).joinpath("published.csv").read_text("utf-8").splitlines()))
     assert len(lines) == len(published.numbers())
     assert {line["figure"] for line in lines} <= {*TIMES, *COUNTS, *POOLED, published.GAIN, published.MEMORY_GAIN}
     assert {name for line in lines for name in line["doubt"].split()} == published.DOUBTS.keys()
-
-
-def test_a_number_can_be_doubtful_for_several_reasons() -> None:
-    found: Any = published.usual("DynaTree", "PG-19", "speedup")
-    assert found.doubt == f"{published.DOUBTS['shared-base']}; {published.DOUBTS['deeper-on-pg19']}"
 
 
 def test_on_pg19_dynatree_s_figures_say_that_its_trees_may_be_deeper() -> None:

@@ -9,8 +9,7 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.paper.records import LaneResult, PaperExperiment, PaperLane, PromptResult
-from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
-from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report
+from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, LaneSummary, PaperReport, report
 from tests.lab.bench.paper.reports import cell_of, header
 
 AR = PaperLane(name="ar", method="ar", family="ar", parameters={})
@@ -74,28 +73,27 @@ PLAIN = [[figures(8, 8, 8.0, speedup=1.0)], [figures(8, 8, 4.0, speedup=1.0)]]
 FAST = [[figures(8, 2, 2.0, speedup=4.0)], [figures(8, 4, 2.0, speedup=2.0)]]
 
 
+@pytest.fixture(scope="module")
+def linear() -> dict[str, Any]:
+    """Figures of a chain beside plain decoding."""
+    return cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats
+
+
 def test_every_figure_of_the_report_is_summed_up() -> None:
     every = [[figures(8, 2, 2.0, speedup=4.0, path_length=3.0, acceptance_rate=0.5, depth_acceptance=0.5,
                       distinct_8grams=1.0)]]  # fmt: skip
     assert cell(reported({"ar": PLAIN[:1], "phase 2": every}), "phase 2").stats.keys() == {*TIMES, *COUNTS, *POOLED}
 
 
-def test_speed_is_the_mean_over_prompts_with_the_spread_of_the_population() -> None:
-    found: Any = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "ar").stats["tokens_per_second"]
+def test_means_are_over_prompts_of_quotients_except_for_l_bar(linear: dict[str, Any]) -> None:
+    found: Any = cell(reported({"ar": PLAIN}), "ar").stats["tokens_per_second"]
     assert found.value == pytest.approx(1.5)
     assert found.std == pytest.approx(pstdev([1.0, 2.0]))
     assert 1.0 <= found.low < found.value < found.high <= 2.0
-
-
-def test_speed_up_is_the_mean_of_quotients_and_not_a_quotient_of_means() -> None:
-    assert cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats["speedup"].value == pytest.approx(3.0)
-
-
-def test_l_bar_is_a_quotient_of_sums_and_the_paper_s_path_length_a_mean_of_quotients() -> None:
-    stats = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats
-    assert stats["tokens_per_round"].value == pytest.approx(16 / 6)
-    assert stats["paper_path_length"].value == pytest.approx(3.0)
-    assert stats["tokens_per_round"].std == stats["paper_path_length"].std == pytest.approx(1.0)
+    assert linear["speedup"].value == pytest.approx(3.0)
+    assert linear["tokens_per_round"].value == pytest.approx(16 / 6)
+    assert linear["paper_path_length"].value == pytest.approx(3.0)
+    assert linear["tokens_per_round"].std == linear["paper_path_length"].std == pytest.approx(1.0)
 
 
 def test_the_paper_s_acceptance_divides_by_k_or_by_the_base_depth_and_two() -> None:
@@ -105,9 +103,8 @@ def test_the_paper_s_acceptance_divides_by_k_or_by_the_base_depth_and_two() -> N
     assert "paper_acceptance" not in cell(found, "ar").stats
 
 
-def test_shares_of_a_round_and_units() -> None:
-    stats = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats
-    means = {key: found.value for key, found in stats.items()}
+def test_shares_of_a_round_and_units(linear: dict[str, Any]) -> None:
+    means = {key: found.value for key, found in linear.items()}
     assert means["nodes_per_round"] == means["draft_forwards_per_round"] + 1 == 4
     assert means["round_ms"] == pytest.approx((1000 + 500) / 2)
     assert means["draft_ms"] == pytest.approx(means["round_ms"] / 2)
@@ -122,23 +119,26 @@ def test_a_text_that_differs_has_counts_but_no_speed() -> None:
     assert found.stats["tokens_per_round"].value == pytest.approx(16 / 6)
 
 
-def test_a_text_that_ended_early_differs() -> None:
-    early = [FAST[0], [structs.replace(FAST[1][0], committed=7)]]
-    assert cell(reported({"ar": PLAIN, "linear K=4": early}), "linear K=4").same == 1
-
-
-def test_a_lane_whose_texts_all_differ_has_no_speed_at_all() -> None:
-    other = [[structs.replace(each, identical_to_ar=False) for each in these] for these in FAST]
-    found = cell(reported({"ar": PLAIN, "linear K=4": other}), "linear K=4")
-    assert found.same == 0
-    assert not found.stats.keys() & {*TIMES}
+@pytest.mark.parametrize(
+    ("lane", "changes", "texts", "same"),
+    [
+        ("linear K=4", {"committed": 7}, [0, 1], 1),
+        ("linear K=4", {"identical_to_ar": False}, [1, 1], 0),
+        ("streaming", {"identical_to_ar": None}, [1, 1], 2),
+    ],
+    ids=["ended early", "all differ", "differ by design"],
+)
+def test_only_texts_of_ar_s_length_that_do_not_differ_wrongly_have_a_speed(
+    lane: str, changes: dict[str, Any], texts: list[int], same: int
+) -> None:
+    other = [
+        [structs.replace(each, **changes) if changed else each for each in these]
+        for these, changed in zip(FAST, texts, strict=True)
+    ]
+    found = cell(reported({"ar": PLAIN, lane: other}), lane)
+    assert found.same == same
+    assert (not found.stats.keys() & {*TIMES}) == (same == 0)
     assert found.stats.keys() >= {"rounds", "tokens_per_round"}
-
-
-def test_a_text_that_differs_by_design_is_never_called_different() -> None:
-    own = [[structs.replace(each, identical_to_ar=None) for each in these] for these in FAST]
-    found = cell(reported({"ar": PLAIN, "streaming": own}), "streaming")
-    assert (found.same, found.stats["tokens_per_second"].value) == (2, 4.0)
 
 
 def test_memory_is_that_of_the_longest_text() -> None:
@@ -148,27 +148,19 @@ def test_memory_is_that_of_the_longest_text() -> None:
     assert cell(found, "ar", length=8).stats.keys() >= {"peak_mb", "kv_mb"}
 
 
-def test_a_lane_that_was_left_out_has_no_cell() -> None:
-    assert {each.lane for each in reported({"ar": PLAIN, "linear K=4": FAST}).cells} == {"ar", "linear K=4"}
-
-
-def test_repeats_of_a_prompt_count_as_one() -> None:
+def test_repeats_of_a_prompt_count_as_one_and_a_lane_that_was_left_out_has_no_cell() -> None:
     once = reported({"ar": PLAIN})
     again = structs.replace(once.blocks[0], repeat=1)
-    found = cell(report(once.header, [*once.blocks, again]), "ar")
-    assert found.prompts == 2
-    assert found.stats["tokens_per_second"].value == pytest.approx(1.5)
+    repeated = report(once.header, [*once.blocks, again])
+    assert {each.lane for each in repeated.cells} == {"ar"}
+    assert cell(repeated, "ar").prompts == 2
+    assert cell(repeated, "ar").stats["tokens_per_second"].value == pytest.approx(1.5)
 
 
-def test_disturbed_turns_are_counted_and_what_is_missing_is_told() -> None:
+def test_disturbed_turns_are_counted_what_is_missing_is_told_and_the_load_is_that_of_the_last_block() -> None:
     whole = reported({"ar": PLAIN})
     assert (whole.complete, whole.disturbed) == (True, 2)
     assert not report(whole.header, whole.blocks[:1]).complete
-
-
-def test_the_load_after_it_is_that_of_the_last_block_whoever_renders_it_later() -> None:
-    whole = reported({"ar": PLAIN})
     loaded = [structs.replace(each, load=load) for each, load in zip(whole.blocks, (0.5, 2.5), strict=True)]
     assert report(whole.header, loaded).load_after == 2.5
-    assert report(whole.header, whole.blocks).load_after is None
-    assert report(whole.header, []).load_after is None
+    assert report(whole.header, whole.blocks).load_after is report(whole.header, []).load_after is None

@@ -41,31 +41,32 @@ def test_there_is_a_table_for_each_of_the_paper_s_that_names_both_machines_and_t
         assert any("turns were disturbed; system load 0.5 before the run, 0.7 after it" in note for note in table.notes)
 
 
-def test_a_row_has_our_figure_beside_the_paper_s(usual: dict[str, Table]) -> None:
+def test_a_row_has_our_figure_beside_the_paper_s_by_its_own_definition(usual: dict[str, Table]) -> None:
     found, own = row(usual["main_wikitext"], "phase 3"), row(usual["main_wikitext"], "streaming")
     assert isinstance(found["tokens/s"], Interval)
     assert found["tokens/s, paper"] == Printed(value=219.5, std=22.2, again=220.1, source="v4 table 1")
     assert isinstance(own["tokens/s"], Interval)
     assert (found["text"], own["text"]) == ("ar's", "may differ by design")
-
-
-def test_a_lane_without_any_text_like_ar_s_has_no_speed() -> None:
+    printed = row(usual["verification_wikitext"], "phase 3")["paper's acc. %, paper"]
+    assert printed.value == pytest.approx(102.2)
+    assert printed.mark
+    memory = row(usual["memory_wikitext"], "phase 3")
+    assert memory["over ar %"] == pytest.approx(100 * (6316 / 6110 - 1))
+    assert isinstance(memory["over ar %, paper"], Printed)
     different = {("phase 1", prompt) for prompt in range(5)}
     found = row(by_name(paper_report(different=different))["main_wikitext"], "phase 1")
     assert (found["tokens/s"], found["x ar"], found["text"]) == (None, None, "differs on 5 of 5")
 
 
-def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note(usual: dict[str, Table]) -> None:
-    table = usual["main_books"]
-    found = row(table, "phase 3")["x ar, paper"]
-    (note,) = [note for note in table.notes if note.startswith(f"[{found.mark}]")]
+def test_what_is_doubtful_or_defined_otherwise_than_in_the_paper_is_said_below(usual: dict[str, Table]) -> None:
+    found = row(usual["main_books"], "phase 3")["x ar, paper"]
+    (note,) = [note for note in usual["main_books"].notes if note.startswith(f"[{found.mark}]")]
     assert "others used the GPU" in note
-
-
-def test_acceptance_stands_beside_the_paper_s_by_its_own_definition(usual: dict[str, Table]) -> None:
-    printed = row(usual["verification_wikitext"], "phase 3")["paper's acc. %, paper"]
-    assert printed.value == pytest.approx(102.2)
-    assert printed.mark
+    for names, said in (
+        (("main_wikitext", "length_books"), "of the prompt; the paper's tokens/s include it"),
+        (("verification_books", "ablation_wikitext"), "Here they have D drafted levels, and a round commits at most D"),
+    ):
+        assert all(any(said in note for note in usual[name].notes) for name in names)
 
 
 def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: dict[str, Table]) -> None:
@@ -84,17 +85,13 @@ def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: di
 def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[str, Table]) -> None:
     at_500 = next(cells for cells in usual["length_wikitext"].rows if cells[:2] == (500, "phase 3"))
     assert at_500[3] == Printed(value=185.8, again=190.9, source="v4 figure 5")
-    others = by_name(paper_report(request(lengths=(64, 128))))["length_wikitext"]
-    assert not any(isinstance(cell, Printed) for cells in others.rows for cell in cells)
-
-
-def test_other_lengths_than_the_paper_s_are_said() -> None:
-    found = by_name(paper_report(request(lengths=(64, 128))))
+    others = by_name(paper_report(request(lengths=(64, 128))))
+    assert not any(isinstance(cell, Printed) for cells in others["length_wikitext"].rows for cell in cells)
     for name in ("main_wikitext", "ablation_wikitext", "data_sets"):
-        assert "The paper's numbers: WikiText-2, T=1500, prompts of at most 800 characters." in found[name].notes
+        assert "The paper's numbers: WikiText-2, T=1500, prompts of at most 800 characters." in others[name].notes
     for name in ("fixed_trees", "sensitivity"):
-        assert found[name].title.endswith(": WikiText-2, T=128")
-        assert any("at T=1500" in note for note in found[name].notes)
+        assert others[name].title.endswith(": WikiText-2, T=128")
+        assert any("at T=1500" in note for note in others[name].notes)
 
 
 def test_prompts_that_are_cut_by_tokens_have_no_numbers_of_the_paper_beside_them() -> None:
@@ -109,13 +106,7 @@ def test_settings_of_sweeps_are_found_by_their_parameters(usual: dict[str, Table
     trees = {cells[:3]: cells[4] for cells in usual["fixed_trees"].rows}
     assert trees[8, 3, 0.1] == Printed(value=228, source="v4 figure 7", mark="a")
     varied: dict[Any, Any] = {cells[:6]: cells[7] for cells in usual["sensitivity"].rows}
-    assert (varied[0.9, 0.4, 1, 3, 8, 12].value, varied[0.9, 0.4, 2, 3, 5, 8].value) == (256, 204.7)
-
-
-def test_memory_stands_beside_that_of_ar(usual: dict[str, Table]) -> None:
-    found = row(usual["memory_wikitext"], "phase 3")
-    assert found["over ar %"] == pytest.approx(100 * (6316 / 6110 - 1))
-    assert isinstance(found["over ar %, paper"], Printed)
+    assert (varied[0.8, 0.4, 1, 3, 8, 12].value, varied[0.8, 0.4, 2, 3, 5, 8].value) == (256, 204.7)
 
 
 def test_data_sets_stand_side_by_side_where_there_are_two(usual: dict[str, Table]) -> None:
@@ -146,16 +137,3 @@ def test_an_interrupted_measurement_says_so_and_nothing_measured_is_no_table() -
 )
 def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str, ...]) -> None:
     assert lines(cell, 2) == text
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (("main_wikitext", "length_books"), "of the prompt; the paper's tokens/s include it"),
-        (("verification_books", "ablation_wikitext"), "Here they have D drafted levels, and a round commits at most D"),
-    ],
-)
-def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(
-    names: tuple[str, ...], said: str, usual: dict[str, Table]
-) -> None:
-    assert all(any(said in note for note in usual[name].notes) for name in names)

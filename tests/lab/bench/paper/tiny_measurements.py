@@ -1,19 +1,14 @@
 """Measurements of tiny models: all experiments in a second or two."""
 
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import Extent, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
 from dynatui.lab.bench.paper.records import CostCurve
-
-if TYPE_CHECKING:
-    from tests import tiny  # it imports transformers' models, which the killed process does not need
+from tests import tiny
+from tests.lab.bench.makers import on_cpu
 
 TEXTS = ("The tree grows where the draft is sure", "A small model guesses", "Nothing is lost: the text")
 WIKITEXT = TextSet(name="wikitext", title="Some texts", stands_for="WikiText-2", prompts=TEXTS)
@@ -32,23 +27,8 @@ EXTENT = Extent(
 )
 
 
-REPEATED = replace(EXTENT, experiments=("main",), repeats=3, warm_up=0)
-"""The experiment that a test kills and then completes."""
-
-
-def job(pair: "tiny.TinyPair", extent: Extent = EXTENT, **changes: Any) -> OnPaper:
-    return on_files(pair.target, pair.draft, extent, **changes)
-
-
-def on_files(target: Path, draft: Path, extent: Extent, **changes: Any) -> OnPaper:
-    given: dict[str, Any] = {
-        "text_sets": (WIKITEXT, BOOKS),
-        "target": str(target),
-        "draft": str(draft),
-        "device": "cpu",
-        "dtype": "float32",
-    }
-    return OnPaper(extent=extent, **given | changes)
+def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
+    return OnPaper(extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | on_cpu(pair) | changes)
 
 
 def readied(request: OnPaper, note: Callable[[str], None]) -> Prepared:
@@ -66,14 +46,3 @@ def done(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prep
 
 KNOWN_COSTS = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
 """Replaces a cost curve that takes seconds to measure."""
-
-
-def main() -> None:
-    """Measures the pair that the command line names, for a test that kills this process."""
-    vars(header)["cost_curve"] = lambda *_: KNOWN_COSTS
-    target, draft, log = map(Path, sys.argv[1:])
-    done(on_files(target, draft, REPEATED, log=log))
-
-
-if __name__ == "__main__":
-    main()

@@ -7,19 +7,13 @@ from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
 from dynatui.lab.bench.sampling.log import BOUND, SCHEMA, Expected, Header, RoundCosts
 from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
-from tests.lab.bench.makers import MACHINE
+from tests.lab.bench.makers import MACHINE, PAIR
 
 COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))
 
 
 def request(**changes: Any) -> SamplingRequest:
     given: dict[str, Any] = {
-        "target": "target",
-        "draft": "draft",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
-        "seed": 0,
         "samplings": (Sampling(0.6),),
         "tasks": {"one": ("a", "b")},
         "verifiers": ("naive", "specinfer", "block", "traversal"),
@@ -30,7 +24,7 @@ def request(**changes: Any) -> SamplingRequest:
         "decoded": 1,
         "repeats": 1,
     }
-    return SamplingRequest(**given | changes)
+    return SamplingRequest(**PAIR | given | changes)
 
 
 def header(those: SamplingRequest) -> Header:

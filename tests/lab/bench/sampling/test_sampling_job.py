@@ -1,6 +1,5 @@
 """Whole comparisons of tiny models: closed forms at real roots, real rounds, and resuming after a kill."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,15 @@ from msgspec import structs
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
-from dynatui.lab.bench import pass_costs, record_log
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench import machine, record_log
 from dynatui.lab.bench.record_log import RecordLog, alone
-from dynatui.lab.bench.sampling.expected import expected
-from dynatui.lab.bench.sampling.job import OnSamplings, measure_samplings
+from dynatui.lab.bench.sampling.job import OnSamplings, expected, measure_samplings, seeded
 from dynatui.lab.bench.sampling.log import FORMAT, Expected
-from dynatui.lab.bench.sampling.realised import seeded
 from dynatui.lab.bench.sampling.report import SamplingReport
 from dynatui.lab.bench.sampling.request import TextKey, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.decoder.makers import TinyModels
+from tests.lab.bench.makers import interrupted_after, on_cpu
 from tests.lab.bench.sampling.records import request
 
 PROMPT = "The tree grows where"
@@ -34,22 +31,14 @@ def job(models: TinyModels, *, log: Path | None = None, selector: str = SHIPPED,
         "samplings": samplings((0.8,), (0.9,)),
         "verifiers": ("nss", "specinfer", "block", "traversal"),
     }
-    pair = models.pair("neox")
-    return OnSamplings(
-        request=request(**given | changes),
-        selector=selector,
-        log=log,
-        target=str(pair.target),
-        draft=str(pair.draft),
-        device="cpu",
-        dtype="float32",
-    )
+    pair = on_cpu(models.pair("neox"))
+    return OnSamplings(request=request(**given | changes), selector=selector, log=log, **pair)
 
 
 @pytest.fixture(autouse=True)
 def _costs_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are measured once instead of several times; the module-scoped `done` measures them as users do."""
-    monkeypatch.setattr(pass_costs, "SERIES", 1)
+    monkeypatch.setattr(machine, "COST_SERIES", 1)
 
 
 def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:
@@ -104,7 +93,7 @@ def test_a_comparison_measures_every_verifier_and_coupled_trees(done: SamplingRe
 
 
 def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
-    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path
+    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = log.read_bytes().splitlines(keepends=True)
     half = tmp_path / "half.jsonl"
@@ -113,30 +102,15 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     assert half.read_bytes().splitlines(keepends=True)[:5] == lines[:5]
     assert [len(each.of(Expected)) for each in (RecordLog(half, FORMAT), RecordLog(log, FORMAT))] == [4, 4]
     assert again.actions == done.actions
+    whole, other = log.read_bytes(), structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
+    monkeypatch.setattr(record_log, "examined", lambda _: other)
+    assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
+    assert log.read_bytes() == whole, "what is whole is shown on any machine"
     assert RecordLog(half, FORMAT).of(Expected) == RecordLog(log, FORMAT).of(Expected)
 
 
-def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
-    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
-    monkeypatch.setattr(record_log, "examined", lambda _: other)
-    assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
-    half = tmp_path / "half.jsonl"
-    half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
-    with pytest.raises(
-        ConfigError,
-        match=r"was started on another machine: cores \d+ there, \d+ here; remove this file, or set --output to",
-    ):
-        measure_samplings(job(tiny_models, log=half), lambda _: None)
-
-
 def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyModels, tmp_path: Path) -> None:
-    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
-        yield next(steps)
-        raise KeyboardInterrupt
-
-    found = measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None, show)
+    found = measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None, interrupted_after(1))
     report = found.report
     assert found.interrupted
     assert not report.complete
@@ -182,13 +156,12 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     assert [named.split()[0] for named in report.header.request.selectors] == ["specinfer", "traversal"]
 
 
-def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
+def test_a_selector_that_does_not_fit_and_a_log_into_which_another_measures_are_refused(
+    tiny_models: TinyModels, tmp_path: Path
+) -> None:
     shipped = next(FILES.glob("*.safetensors"))
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
         measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
-
-
-def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
     with (
         alone(tmp_path / "log", ""),
         pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or set"),

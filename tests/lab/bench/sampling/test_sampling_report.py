@@ -1,5 +1,6 @@
 """What is compared, and from records to best shapes, means, claims and tables, with known true results."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,12 @@ from msgspec import structs
 from decoder.analysis.interval import Interval
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
-from decoder.errors import ConfigError, DecoderError, PromptError
+from decoder.errors import ConfigError, PromptError
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets.sources import FILE
 from dynatui.lab.bench.record_log import RecordLog
-from dynatui.lab.bench.sampling import paper
+from dynatui.lab.bench.sampling import claims
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
 from dynatui.lab.bench.sampling.claims import (
     Values,
@@ -30,8 +31,9 @@ from dynatui.lab.bench.sampling.claims import (
 )
 from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised, RoundCosts, round_costs
 from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Contest, TextKey, given, label, samplings, spec_bench
+from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, given, label, samplings, spec_bench
 from dynatui.lab.bench.sampling.table import on_samplings
+from tests.lab.bench.data_sets.makers import questions, written
 from tests.lab.bench.sampling.records import COSTS, expected, header, request
 
 IID, DELAYED = (Contest("specinfer", drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
@@ -45,17 +47,13 @@ def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
     return {TextKey(sampling, task, prompt): value for prompt, value in enumerate(values)}
 
 
-def test_the_best_shape_is_one_that_is_open_to_the_contest_and_the_best_for_the_aim() -> None:
+def test_the_best_shape_is_open_to_the_contest_and_the_best_for_the_aim_on_all_roots() -> None:
     those = request()
     records = [expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
     assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
     assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
     assert shape == DelayedTree(2, 0, 1)
-
-
-def test_every_root_weighs_alike_where_a_shape_is_chosen() -> None:
-    those = request()
     many = expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
     few = expected(those, TextKey(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
     assert best_shape(those, [structs.replace(many, roots=3), few], IID, tokens) == (DelayedTree(2, 0, 2), 3.0)
@@ -101,7 +99,7 @@ def test_a_ranking_counts_pairs_that_keep_the_paper_s_order() -> None:
 
 
 def test_claims_compare_what_the_paper_compares() -> None:
-    reported = paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY
+    reported = claims.BLOCK_EFFICIENCY, claims.DELAYED_BLOCK_EFFICIENCY
     noise = np.random.default_rng(0).normal(0, 0.01, 20)
     iid = {name: per_prompt(*(reported[0][name] + noise)) for name in VERIFIER_NAMES}
     delayed = {name: per_prompt(*(reported[1][name] + noise)) for name in reported[1]}
@@ -124,6 +122,25 @@ def test_figure_1_is_the_deepest_level_against_the_root() -> None:
     assert falls.verdict == "holds"
 
 
+def reported(
+    those: SamplingRequest,
+    tokens: Mapping[str, Mapping[tuple[int, int, int], float]],
+    times: Mapping[str, tuple[float, float]],
+) -> SamplingReport:
+    """Report of texts of eight tokens in four rounds; `times` has the seconds and waiting share of each contender."""
+    log = RecordLog(None, FORMAT)
+    first = log.begin(header(those))
+    for place in those.places():
+        log.add(expected(those, place, tokens))
+        if those.decodes(place):
+            turns = tuple(
+                Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=share)
+                for name, (wall, share) in times.items()
+            )
+            log.add(Realised(place=place, repeat=0, turns=turns))
+    return report(log, first, load_after=1.0)
+
+
 @pytest.fixture(scope="module")
 def whole() -> SamplingReport:
     those = request(
@@ -131,24 +148,8 @@ def whole() -> SamplingReport:
         samplings=(Sampling(0.6), Sampling(1.0, 0, 0.9)),
         tasks={"math": ("a", "b"), "other": ("c",)},
     )
-    log = RecordLog(None, FORMAT)
-    log.begin(header(those))
-    for place in those.places():
-        log.add(expected(those, place, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}))
-    for place in filter(those.decodes, those.places()):
-        turns = {"ar": (1.6, 0.5), "dynatree": (0.4, 0), "specinfer 2,0,2": (0.5, 0), "traversal 2,1,2": (0.25, 0.2)}
-        log.add(
-            Realised(
-                place=place,
-                repeat=0,
-                turns=tuple(
-                    Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=share)
-                    for name, (wall, share) in turns.items()
-                ),
-            )
-        )
-    assert log.header is not None
-    return report(log, log.header, load_after=1.0)
+    times = {"ar": (1.6, 0.5), "dynatree": (0.4, 0), "specinfer 2,0,2": (0.5, 0), "traversal 2,1,2": (0.25, 0.2)}
+    return reported(those, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}, times)
 
 
 def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: SamplingReport) -> None:
@@ -161,32 +162,20 @@ def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: Sampl
     assert speeds["traversal", "delayed"].by_task == pytest.approx({"math": 40.0, "other": 40.0})
     over_ar: Any = speeds["traversal", "delayed"].over_ar
     assert over_ar.value == pytest.approx(4.0)
+    means = {key: row.mean.value for key, row in speeds.items()}
+    assert (means["coupled", "dynatree"], means["coupled", "ar"]) == pytest.approx((20.0, 10.0)), "without waiting"
+    assert (means["specinfer", "iid"], means["specinfer", "delayed"]) == (16.0, 16.0), "of the same shape"
+    assert (whole.roots, whole.decoded, whole.disturbed, whole.complete) == (6, 16, 8, True)
 
 
-def test_tokens_a_second_leave_out_what_threads_waited_and_contests_of_one_shape_share_them(
-    whole: SamplingReport,
-) -> None:
-    found = {(row.verifier, row.drafting): row.mean.value for row in whole.tokens_per_second}
-    assert (found["coupled", "dynatree"], found["coupled", "ar"]) == pytest.approx((20.0, 10.0))
-    assert (found["specinfer", "iid"], found["specinfer", "delayed"]) == (16.0, 16.0)
-
-
-def test_what_was_decoded_stands_beside_what_was_expected_of_the_same_shape(whole: SamplingReport) -> None:
+def test_what_was_decoded_stands_beside_what_was_expected_of_the_best_shape(whole: SamplingReport) -> None:
     found = {(one.verifier, one.drafting): (one.realised, one.expected) for one in whole.agreement}
     assert found["traversal", "delayed"] == (2.0, 4.0)
     assert found["specinfer", "iid"] == (2.0, 3.0)
-
-
-def test_a_report_counts_what_was_measured(whole: SamplingReport) -> None:
-    assert (whole.roots, whole.decoded, whole.disturbed) == (6, 16, 8)
-    assert whole.complete
-
-
-def test_the_best_shapes_are_told_by_setting_and_by_task(whole: SamplingReport) -> None:
-    found = {(one.among, one.aim, one.verifier, one.drafting): one.shape for one in whole.actions}
-    assert {among for among, *_ in found} == {"T 0.6", "p 0.9", "math", "other"}
-    assert found["math", "tokens a round", "traversal", "delayed"] == (2, 1, 2)
-    assert found["p 0.9", "tokens a round", "specinfer", "iid"] == (2, 0, 2)
+    best = {(one.among, one.aim, one.verifier, one.drafting): one.shape for one in whole.actions}
+    assert {among for among, *_ in best} == {"T 0.6", "p 0.9", "math", "other"}
+    assert best["math", "tokens a round", "traversal", "delayed"] == (2, 1, 2)
+    assert best["p 0.9", "tokens a round", "specinfer", "iid"] == (2, 0, 2)
 
 
 def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_was_busy(whole: SamplingReport) -> None:
@@ -201,15 +190,8 @@ def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_wa
 
 def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None:
     those = request(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
-    log = RecordLog(None, FORMAT)
-    log.begin(header(those))
-    for place in those.places():
-        log.add(expected(those, place, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}))
-        times = {"ar": 1.6, "specinfer 2,1,2": 0.5, "specinfer selector": 0.4}
-        turns = [Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=0) for name, wall in times.items()]
-        log.add(Realised(place=place, repeat=0, turns=tuple(turns)))
-    assert log.header is not None
-    found = report(log, log.header, load_after=1.0)
+    times = {"ar": (1.6, 0.0), "specinfer 2,1,2": (0.5, 0.0), "specinfer selector": (0.4, 0.0)}
+    found = reported(those, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}, times)
     efficiency = {(row.verifier, row.drafting): row.mean.value for row in found.block_efficiency}
     assert efficiency["specinfer", "selector"] == 1.5
     assert ("block", "selector") not in efficiency
@@ -232,37 +214,17 @@ def test_a_selector_takes_no_part_where_its_shapes_are_not_all_compared(smaller:
     assert those.selecting() == []
 
 
-QUESTIONS = """\
-{"question_id": 1, "category": "math", "turns": ["What is 1 + 1?", "And 2 + 2?"]}
-{"question_id": 2, "category": "coding", "turns": ["Write a loop."]}
-{"question_id": 3, "category": "math", "turns": ["What is 3 + 3?"]}
-"""
-
-
-def data(folder: Path, questions: str = QUESTIONS) -> Path:
-    (folder / FILE).parent.mkdir()
-    (folder / FILE).write_text(questions, encoding="utf-8")
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("questions", "name", "fault", "why"),
-    [
-        (QUESTIONS, "law", ConfigError, "--tasks names 'law', which is unknown; choose from math, coding"),
-        ("no json", "math", PromptError, "is not a question of Spec-Bench"),
-    ],
-)
-def test_a_task_has_the_first_turns_of_its_category_and_one_that_is_not_there_is_refused(
-    questions: str, name: str, fault: type[DecoderError], why: str, tmp_path: Path
-) -> None:
+def test_a_task_has_the_first_turns_of_its_category_and_one_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match=r"question.jsonl: No such file or directory; set --data to"):
         spec_bench(tmp_path, ["math"], 1)
-    with pytest.raises(fault, match=why):
-        spec_bench(data(tmp_path, questions), [name], 1)
-    (tmp_path / FILE).write_text(QUESTIONS, encoding="utf-8")
-    tasks = spec_bench(tmp_path, ["math", "coding"], 5)
-    assert tasks == {"math": ("What is 1 + 1?", "What is 3 + 3?"), "coding": ("Write a loop.",)}
-    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("What is 1 + 1?",)}
+    file = written(tmp_path / FILE, questions("math", "coding", "math"))
+    assert spec_bench(tmp_path, ["math", "coding"], 5) == {"math": ("math 0", "math 2"), "coding": ("coding 1",)}
+    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("math 0",)}
+    with pytest.raises(ConfigError, match="--tasks names 'law', which is unknown; choose from math, coding"):
+        spec_bench(tmp_path, ["law"], 1)
+    file.write_text("no json", encoding="utf-8")
+    with pytest.raises(PromptError, match="is not a question of Spec-Bench"):
+        spec_bench(tmp_path, ["math"], 1)
 
 
 def test_prompts_of_no_task_are_one_task() -> None:
@@ -277,32 +239,20 @@ def test_settings_are_those_of_the_paper() -> None:
     assert [label(one) for one in found] == ["T 0.2", "T 1", "p 0.9"]
 
 
-def test_the_paper_s_actions_are_all_there_and_chains_for_what_reads_one_path() -> None:
-    those = request(verifiers=VERIFIER_NAMES, k=4, length=8)
-    assert len(those.shapes("khisti")) == 233
-    assert those.shapes("block") == [DelayedTree(1, 0, depth) for depth in range(17)]
-
-
-def test_iid_trees_have_no_path_and_no_more_levels_than_asked_for() -> None:
-    those = request()
-    iid = [shape for shape in those.shapes("specinfer") if those.belongs(shape, Contest("specinfer", Drafting.IID))]
-    assert sorted((shape.k, shape.l1, shape.l2) for shape in iid) == [
-        (1, 0, 0),
-        (1, 0, 1),
-        (1, 0, 2),
-        (2, 0, 1),
-        (2, 0, 2),
-    ]
-    assert all(those.belongs(shape, DELAYED) for shape in those.shapes("specinfer"))
-
-
-def test_a_contest_of_so_many_rollouts_takes_no_others_and_what_reads_one_path_has_no_delayed_trees() -> None:
+def test_shapes_are_the_paper_s_and_belong_to_the_contests_that_may_choose_them() -> None:
+    paper_s = request(verifiers=VERIFIER_NAMES, k=4, length=8)
+    assert len(paper_s.shapes("khisti")) == 233
+    assert paper_s.shapes("block") == [DelayedTree(1, 0, depth) for depth in range(17)], "it reads one path"
     those, contest = request(), Contest("traversal", Drafting.IID, 2)
-    contests = those.contests()
-    assert contest in contests
+    shapes = those.shapes("specinfer")
+    iid = {(shape.k, shape.l1, shape.l2) for shape in shapes if those.belongs(shape, IID)}
+    assert iid == {(1, 0, 0), (1, 0, 1), (1, 0, 2), (2, 0, 1), (2, 0, 2)}
+    assert all(those.belongs(shape, DELAYED) for shape in shapes)
+    assert contest in those.contests()
     assert those.belongs(DelayedTree(2, 0, 2), contest)
     assert not those.belongs(DelayedTree(1, 0, 2), contest)
-    assert {one.verifier for one in contests if one.drafting == Drafting.DELAYED} == {"specinfer", "traversal"}
+    delayed = {one.verifier for one in those.contests() if one.drafting == Drafting.DELAYED}
+    assert delayed == {"specinfer", "traversal"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dynatui.lab.bench.record_log import LogHeader, opened
 from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SettingState, SweepReport
 from dynatui.lab.bench.sweep.spaces import Shard, SweepRequest
 from dynatui.lab.frame import Median
-from tests.lab.bench.makers import MACHINE
+from tests.lab.bench.makers import MACHINE, PAIR
 
 AXES = {"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 
@@ -18,16 +18,10 @@ def request(**changes: Any) -> SweepRequest:
         "space": "fixed",
         "axes": AXES,
         "reference": {"depth": 5},
-        "target": "books-16m",
-        "draft": "books-1m",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
         "prompts": ("The tree grows",),
         "repeats": 1,
-        "seed": 0,
     }
-    return SweepRequest(**given | changes)
+    return SweepRequest(**PAIR | given | changes)
 
 
 SMALL = request()

@@ -9,51 +9,31 @@ import pytest
 from decoder.errors import ConfigError, DeviceError, PromptError
 from dynatui.lab.bench.contenders import own
 from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.summary import Difference
+from dynatui.lab.bench.summary import Difference, Samples
 from dynatui.lab.bench.sweep import measuring
 from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after
+from tests.lab.bench.makers import interrupted_after, on_cpu
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
 
 
 def job(models: TinyModels, **changes: Any) -> OnSettings:
-    pair = models.pair("neox")
     given: dict[str, Any] = {
         "space": "thresholds",
         "axes": AXES,
         "prompts": ("The tree grows where", "A small model guesses"),
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
     }
-    return OnSettings(**given | changes)
+    return OnSettings(**on_cpu(models.pair("neox")) | given | changes)
 
 
 def first(models: TinyModels) -> Kept:
     """Result of the first setting."""
     asked, _, measure = ready(job(models), lambda _: None)
     return measure(asked.settings[0])
-
-
-def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyModels) -> None:
-    asked, _, measure = ready(job(tiny_models), lambda _: None)
-    assert asked.dtype == "float32"
-    assert asked.reference["d_max"] == 8
-    kept = measure(asked.settings[0])
-    found: Any = kept.outcome
-    assert (kept.key, kept.reason) == (KEY, None)
-    assert found.speed.value > 0
-    assert 1 <= found.tokens_per_round <= 9
-    assert 1 <= found.rounds <= 8
-    assert found.nodes_per_round > 0
-    assert 0 <= (found.acceptance_rate or 0) <= 1
 
 
 def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, tmp_path: Path) -> None:
@@ -84,7 +64,9 @@ def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path
         measure_sweep(job(tiny_models, seed=1), tmp_path, Shard(), lambda _: None)
 
 
-def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_setting_is_measured_beside_ar_and_the_reference_in_texts_of_its_length(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths = []
 
     def noted(name: str, group: str, method: str, config: Any) -> Any:
@@ -93,9 +75,16 @@ def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatc
 
     monkeypatch.setattr(measuring, "own", noted)
     asked, _, measure = ready(job(tiny_models), lambda _: None)
-    for setting in asked.settings[:2]:
-        measure(setting)
+    assert (asked.dtype, asked.reference["d_max"]) == ("float32", 8)
+    kept, _ = map(measure, asked.settings[:2])
     assert lengths == [(name, length) for length in (8, 12) for name in ("ar", "reference", "setting")]
+    found: Any = kept.outcome
+    assert (kept.key, kept.reason) == (KEY, None)
+    assert found.speed.value > 0
+    assert 1 <= found.tokens_per_round <= 9
+    assert 1 <= found.rounds <= 8
+    assert found.nodes_per_round > 0
+    assert 0 <= (found.acceptance_rate or 0) <= 1
 
 
 def test_a_text_that_differs_has_no_speed_but_a_reason(
@@ -137,17 +126,12 @@ def test_a_near_tie_is_forgiven_on_some_prompts_and_another_text_on_none(
     assert (kept.outcome and kept.outcome.near_ties) == (None if reason else 1)
 
 
-def test_a_setting_without_room_is_refused_and_the_others_go_on(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_setting_without_room_is_refused(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_given: object) -> Any:
         raise DeviceError("the memory of cpu is full")
 
-    asked, _, measure = ready(job(tiny_models), lambda _: None)
-    with monkeypatch.context() as patch:
-        patch.setattr(measuring, "warmed_up", full)
-        assert measure(asked.settings[0]).reason == "the memory of cpu is full"
-    assert measure(asked.settings[0]).outcome
+    monkeypatch.setattr(measuring, "warmed_up", full)
+    assert first(tiny_models) == Kept(key=KEY, reason="the memory of cpu is full")
 
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:
@@ -155,13 +139,10 @@ def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_mode
         ready(job(tiny_models, axes={**AXES, "T": (8, 10_000)}), lambda _: None)
 
 
-def test_a_value_out_of_bounds_is_refused_before_models_are_loaded() -> None:
+def test_values_are_checked_before_models_are_loaded() -> None:
     with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h is 7"):
         OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).request()
     with pytest.raises(ConfigError, match="max_new_tokens is 0; give 1 or more"):
         OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).request()
-
-
-def test_the_usual_grids_are_asked_for_without_models() -> None:
     for name, space in SPACES.items():
         assert OnSettings(name, dict(space.axes), ("x",)).request().settings

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import SPEED, SPEEDUP, data_sets, label, paper_lanes, rows_of, without
 from dynatui.lab.bench.paper.figures.marks import (
     ACCENT,
     DARK,
@@ -17,7 +16,6 @@ from dynatui.lab.bench.paper.figures.marks import (
     HATCHES,
     LINE_STYLES,
     LineStyle,
-    above_bars,
     bars,
     confine,
     curve,
@@ -35,8 +33,19 @@ from dynatui.lab.bench.paper.figures.marks import (
 )
 from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2
 from dynatui.lab.bench.paper.records import CostCurve
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row, greatest, rows
+from dynatui.lab.bench.paper.report import (
+    SPEED,
+    SPEEDUP,
+    PaperReport,
+    Row,
+    data_sets,
+    greatest,
+    label,
+    paper_lanes,
+    rows,
+    rows_of,
+    without,
+)
 
 STEPS = (
     (FIXED_BACKBONE, "", LINE_STYLES["fixed"].colour),
@@ -87,8 +96,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
     ]
     places, speeds = [place for place, _, _ in timed], [stats[SPEED] for _, _, stats in timed]
     texts = [f"{stats[SPEED].value:.0f} ({stats[SPEEDUP].value:.2f}x)" for _, _, stats in timed]
-    bars(axes, places, speeds, 0.6, color=[stage.colour for _, stage, _ in timed])
-    above_bars(axes, places, speeds, texts, fontsize=8)
+    bars(axes, places, speeds, 0.6, texts, fontsize=8, color=[stage.colour for _, stage, _ in timed])
     name_axes(axes, title="(a) throughput and rounds", x="", y="speed (tokens/s, bars)")
     axes.set_ylim(0, 1.6 * max(means(speeds)))
     axes.grid(visible=False)
@@ -152,8 +160,8 @@ def _grouped(axes: Axes, groups: Sequence[Mapping[str, Row]], shown: Sequence[st
         places, stats = list(found), [row.cell.stats[key] for row in found.values()]
         colour, hatch = (each[number % len(each)] for each in (DATA_SET_COLOURS, HATCHES))
         title = printable(next(iter(found.values())).text_set.title)
-        bars(axes, places, stats, width * 0.92, color=colour, hatch=hatch, label=title)
-        above_bars(axes, places, stats, [written.format(stat.value) for stat in stats])
+        texts = [written.format(stat.value) for stat in stats]
+        bars(axes, places, stats, width * 0.92, texts, color=colour, hatch=hatch, label=title)
     titles = ["\n".join(dict.fromkeys(label(row.lane) for row in group.values())) for group in groups]
     axes.set_xticks(range(len(groups)), titles)
     axes.set_xlim(-0.6, len(groups) - 0.4)

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -22,11 +21,8 @@ from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval
 from decoder.errors import shortened
-from dynatui.lab.bench.paper.figures.cells import SPEED, Points, Table, label, lanes_of, without
 from dynatui.lab.bench.paper.records import PaperLane
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row
-from dynatui.lab.bench.paper.setup_table import device
+from dynatui.lab.bench.paper.report import SPEED, PaperReport, Points, Row, Table, device, label, lanes_of, without
 
 FONT = "DejaVu Serif"
 """Font of all figures; it is part of matplotlib, so that it is always available."""
@@ -123,19 +119,30 @@ LETTER = 4.6
 """Average width of a letter at font size `SMALL`, in points."""
 
 
-def curve(axes: Axes, points: Points, look: LineStyle, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
-    """Draws a curve with marks and whiskers and returns its artists; draws nothing if there are no points."""
+def curve(axes: Axes, points: Points, look: LineStyle, label: str, *, scale: float = 1.0, **style: Any) -> None:
+    """Draws a curve with marks and whiskers; draws nothing if there are no points."""
     if not points:
-        return []
+        return
     drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
     stats = [stat for _, stat in points]
-    parts = axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
-    return [*parts.get_children()]
+    axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
 
 
-def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
+def bars(
+    axes: Axes,
+    places: Sequence[float],
+    stats: Sequence[Interval],
+    width: float,
+    texts: Sequence[str],
+    *,
+    fontsize: float = SMALL,
+    **style: Any,
+) -> None:
+    """Draws bars with whiskers, and a text above each bar."""
     drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
     axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
+    for place, stat, text in zip(places, stats, texts, strict=True):
+        write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", fontsize=fontsize)
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
@@ -149,13 +156,6 @@ def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
     return [below, above]
 
 
-def above_bars(
-    axes: Axes, places: Sequence[float], stats: Sequence[Interval], texts: Sequence[str], **style: Any
-) -> None:
-    for place, stat, text in zip(places, stats, texts, strict=True):
-        write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
-
-
 def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
     """Writes text at an offset in points from a place, with a white outline to be readable on top of lines."""
     drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
@@ -165,11 +165,6 @@ def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float
 
 def level(axes: Axes, y: float) -> None:
     axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
-
-
-def star(axes: Axes, x: float, y: float) -> list[Artist]:
-    style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
-    return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
@@ -183,12 +178,6 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
         texts.append(f"{place:g}" if here - last >= LEAST_ROOM else "")
         last = here if texts[-1] else last
     axes.set_xticklabels(texts)
-
-
-def logarithmic(axes: Axes, places: Sequence[float]) -> None:
-    """Makes the x axis logarithmic, unless a value is 0 or negative or all values are equal."""
-    if min(places) > 0 and len(set(places)) > 1:
-        axes.set_xscale("log")
 
 
 def confine(axes: Axes, bottom: float, top: float) -> None:

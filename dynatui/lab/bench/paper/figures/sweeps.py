@@ -8,12 +8,30 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import (
+from dynatui.lab.bench.paper.figures.marks import (
+    ACCENT,
+    COLOURS_OF_VALUES,
+    curve,
+    errors,
+    heat_map,
+    level,
+    look,
+    means,
+    name_axes,
+    sheet,
+    sign,
+    ticks_at,
+    write,
+)
+from dynatui.lab.bench.paper.report import (
     SPEED,
     SPEEDUP,
+    PaperReport,
     Points,
+    Row,
     Table,
     fastest,
+    greatest,
     label,
     lanes_of,
     paper_lanes,
@@ -21,24 +39,6 @@ from dynatui.lab.bench.paper.figures.cells import (
     rows_of,
     stat_of,
 )
-from dynatui.lab.bench.paper.figures.marks import (
-    COLOURS_OF_VALUES,
-    curve,
-    errors,
-    heat_map,
-    level,
-    logarithmic,
-    look,
-    means,
-    name_axes,
-    sheet,
-    sign,
-    star,
-    ticks_at,
-    write,
-)
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.rows import Row, greatest
 
 
 class Panel(NamedTuple):
@@ -112,6 +112,7 @@ SIDES: dict[Side, str] = {
 }
 SPEEDUP_UNIT = "speed (x ar)"
 IN_CELLS = "with the fastest τ of each cell"
+STAR: Mapping[str, Any] = {"marker": "*", "color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
 
 
 class Tree(NamedTuple):
@@ -181,10 +182,11 @@ def _at_best_threshold(trees: Grid, key: str) -> Table:
 
 
 def _scale(axes: Axes, trees: Grid, side: Side) -> None:
-    """Sets ticks at the measured values of a parameter, and a logarithmic axis for thresholds."""
-    if side == "tau":
-        logarithmic(axes, _values(trees, side))
-    ticks_at(axes, _values(trees, side))
+    """Sets ticks at the measured values of a parameter, and a logarithmic axis for several thresholds above 0."""
+    values = _values(trees, side)
+    if side == "tau" and values[0] > 0 and len(values) > 1:
+        axes.set_xscale("log")
+    ticks_at(axes, values)
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid, top: Tree) -> None:
@@ -192,7 +194,7 @@ def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid, top: Tree) -> None:
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, _cut(trees, SPEEDUP, side, top), FIXED, "")
         _scale(axes, trees, side)
-        star(axes, getattr(top, side), trees[top][SPEEDUP].value)
+        axes.plot([getattr(top, side)], [trees[top][SPEEDUP].value], linestyle="", **STAR)
         level(axes, 1)
         name_axes(axes, title=f"({letter}) speed-up versus {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
     low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
