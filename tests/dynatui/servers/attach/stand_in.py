@@ -6,8 +6,8 @@ from itertools import accumulate
 
 from dynatui.servers.attach.events import Event, Promise, PromisedChain, Reading
 from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.figures import History
 from dynatui.servers.attach.servers import KINDS, Kind
-from dynatui.servers.attach.session import History
 from dynatui.servers.profile_file import Chain, DraftProfile, ModelSize, Profile, StepPoint
 from dynatui.state.server_state import ServerState, applied, fold
 from tests.dynatui.servers.attach.scripted_session import OPENING

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from dynatui.servers.engines.vllm import VLLM
 from msgspec.structs import replace
 
 from decoder.errors import ConfigError
@@ -11,7 +12,6 @@ from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises, schedule
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import source
-from dynatui.servers.engines.vllm import VLLM
 from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
 from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
 

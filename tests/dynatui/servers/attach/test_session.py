@@ -16,8 +16,9 @@ from dynatui.servers.attach.address import address
 from dynatui.servers.attach.client import Client
 from dynatui.servers.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.servers.attach.exposition import NotMetricsError, PageError, lines_of
+from dynatui.servers.attach.figures import History
 from dynatui.servers.attach.servers import KINDS
-from dynatui.servers.attach.session import History, Polling, watch
+from dynatui.servers.attach.session import Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
 from tests.dynatui.servers.attach.page_server import Answer, dripping, page, raw, serving, text
 
