@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, zip_longest
 from typing import Any, Self
 
-from dynatui.servers.attach.events import LARGEST, Event, Load, Reading
+from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
@@ -14,10 +14,6 @@ _PIECE = 100
 """Minimum number of rounds in each of `Course.pieces` at first; doubled each time that pieces are merged."""
 _STEADY = 0.25
 """An interval in which the number of running requests changes by more than this share is assigned to no load."""
-
-
-MOST_COUNTED = 2**53
-"""Largest count of an event: a float represents every integer up to here exactly."""
 
 
 @dataclass(frozen=True)

@@ -206,9 +206,10 @@ def _miswired(seen: Seen) -> Finding | None:
     if goes_on or not seen.surely_below(*seen.compared(1), promised[1]):
         return None
     first, second = (percent(rates[place]) + seen.promised(place) for place in (0, 1))
+    accepted = f"{first} of first tokens are accepted, {second} of second ones"
     return Finding(
         cause="miswired",
-        claim=f"the draft fails from its second token on: {first} of first tokens are accepted, {second} of second ones",
+        claim=f"the draft fails from its second token on: {accepted}",
         remedy="check the draft's inputs there (hidden states, positions, attention window); update the engine",
     )
 

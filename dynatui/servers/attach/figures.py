@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from dynatui.servers.attach.address import without_query
-from dynatui.servers.attach.course import MOST_COUNTED, Sums, whole
+from dynatui.servers.attach.course import Sums, whole
 from dynatui.servers.attach.events import (
     LARGEST,
     LONGEST_NAME,
@@ -167,7 +167,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
-    drafted = min(MOST_COUNTED, rounds * drafts)
+    drafted = whole(rounds * drafts)
     return replace(counts, drafted=drafted, accepted=max(0, min(generated - rounds, drafted)))
 
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
-from dynatui.servers.attach.exposition import LARGEST, PageError
+from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_COUNTED, MOST_ROUNDS, Answer, RequestSent
+from dynatui.servers.attach.exposition import PageError
 from dynatui.servers.attach.figures import length, share
 from dynatui.servers.attach.servers import Kind
 
@@ -66,7 +66,9 @@ class Request:
     max_new_tokens: int = 128
 
     def event(self) -> RequestSent:
-        return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
+        return RequestSent(
+            t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, MOST_COUNTED)
+        )
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
@@ -132,13 +134,13 @@ def _by_round(counts: _Counts) -> list[tuple[int, int]]:
     if not len(drafted) == len(accepted) <= MOST_ROUNDS:
         return []
     rounds = list(zip(drafted, accepted, strict=True))
-    return rounds if all(0 <= some <= all_ <= LARGEST // MOST_ROUNDS for all_, some in rounds) else []
+    return rounds if all(0 <= some <= all_ <= MOST_COUNTED // MOST_ROUNDS for all_, some in rounds) else []
 
 
 def _known(*counts: int | None) -> int | None:
     """The first of the counts that is reported; None if it is impossible."""
     number = next((each for each in counts if each is not None), None)
-    return number if number is not None and 0 <= number <= LARGEST else None
+    return number if number is not None and 0 <= number <= MOST_COUNTED else None
 
 
 def _decoded(text: str, kind: type[T], name: str) -> T:

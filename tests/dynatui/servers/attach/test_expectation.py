@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from dynatui.servers.engines.vllm import VLLM
 from msgspec.structs import replace
 
 from decoder.errors import ConfigError
@@ -12,6 +11,7 @@ from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises, schedule
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import source
+from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
 from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
 
@@ -75,7 +75,7 @@ def test_what_is_no_number_by_load_is_refused(text: str) -> None:
 def test_the_advised_numbers_are_by_default_those_that_follow_from_the_costs_in_the_profile() -> None:
     costs = Costs(source="given", target_s={1: 0.02}, draft_s={"small": 0.001})
     found = replace(profile(small=promised_draft()), costs=costs)
-    deployment = advised(found, source(found), VLLM, (1, 64)).deployment
+    deployment = advised(found, source(found), ENGINES["vllm"], (1, 64)).deployment
     assert deployment is not None
     assert max(k for _, _, k in promised(found).advised) == deployment.k > 0
     assert promised(found).advised[-1][1] == 2**32

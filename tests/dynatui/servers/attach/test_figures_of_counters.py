@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.servers.attach.events import MOST_POSITIONS
-from dynatui.servers.attach.exposition import LARGEST, Labels, Page, Series, lines_of, parsed
+from dynatui.servers.attach.events import MOST_COUNTED, MOST_POSITIONS
+from dynatui.servers.attach.exposition import Labels, Page, Series, lines_of, parsed
 from dynatui.servers.attach.figures import (
     PAYING_FROM,
     ROUNDS,
@@ -144,15 +144,15 @@ def test_what_is_no_position_is_passed_over(position: str) -> None:
 def test_sums_know_what_either_knows_and_stay_within_what_an_event_can_hold() -> None:
     both = Counts(drafts=1, accepted_at=(1, 2)).plus(Counts(drafts=2, drafted=5, accepted_at=(1,)))
     assert both == Counts(drafts=3, drafted=5, accepted_at=(2, 2))
-    most = Counts(LARGEST, LARGEST, LARGEST, LARGEST, (LARGEST,))
+    most = Counts(MOST_COUNTED, MOST_COUNTED, MOST_COUNTED, MOST_COUNTED, (MOST_COUNTED,))
     assert most.plus(most) == most
 
 
-counts = st.none() | st.integers(0, LARGEST)
+counts = st.none() | st.integers(0, MOST_COUNTED)
 
 
 @given(
-    st.builds(Counts, counts, counts, counts, counts, st.lists(st.integers(0, LARGEST), max_size=4).map(tuple)),
+    st.builds(Counts, counts, counts, counts, counts, st.lists(st.integers(0, MOST_COUNTED), max_size=4).map(tuple)),
     st.floats(0, 1e9),
     st.sampled_from(sorted(KINDS)),
 )
