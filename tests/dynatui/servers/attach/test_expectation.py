@@ -22,17 +22,12 @@ def promised(found: Profile, name: str | None = None, advised: Advised | None = 
     return promises(PATH, found, name, advised, [])(KINDS["vllm"], 2.0)
 
 
-def test_the_only_draft_is_the_deployed_one_with_chains_of_each_length() -> None:
-    found = promised(profile(small=promised_draft()))
+def test_the_deployed_draft_has_chains_of_each_length_and_all_drafts_are_kept() -> None:
+    only, both = profile(small=promised_draft()), profile(small=promised_draft(), tiny=promised_draft(RATES[:2]))
+    found = promised(only)
     assert (found.t, found.profile, found.draft) == (2.0, "mine.json", "small")
-    assert [len(chain.rates) for chain in found.drafts["small"]] == [1, 2, 3, 4, 5]
-    assert found.drafts["small"][2].rates == RATES[:3]
-
-
-def test_of_several_drafts_the_deployed_one_is_named_and_all_are_kept() -> None:
-    both = profile(small=promised_draft(), tiny=promised_draft(RATES[:2]))
-    found = promised(both, "tiny")
-    assert (found.draft, list(found.drafts)) == ("tiny", ["small", "tiny"])
+    assert [chain.rates for chain in found.drafts["small"]] == [RATES[:k] for k in range(1, 6)]
+    assert (promised(both, "tiny").draft, list(promised(both, "tiny").drafts)) == ("tiny", ["small", "tiny"])
 
 
 @pytest.mark.parametrize(
