@@ -96,14 +96,6 @@ class Seen:
         """Whether promised drafts differ in length, as those of lookups do."""
         return self.chain is not None and self.chain.drafted < FULL * len(self.chain.rates)
 
-    @property
-    def expected_draft(self) -> float | None:
-        """Promised mean length of drafts, limited by the advised number at any observed load; None if lengths vary."""
-        if self.chain is None or self.promise is None or self.varies:
-            return None
-        advised = (self.advised_at(span.timed_running) for span in self.course.by_load.values())
-        return min([self.chain.drafted, *map(float, filter(None, advised))])
-
     def advised_at(self, running: float) -> int | None:
         bands = self.promise.advised if self.promise else ()
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
@@ -215,8 +207,13 @@ def _miswired(seen: Seen) -> Finding | None:
 
 
 def _cut_short(seen: Seen) -> Finding | None:
-    expected, drafted = seen.expected_draft, seen.life.drafted_per_round
-    if not expected or not drafted or drafted >= CUT_SHORT * expected:
+    """Compares drafts with the promised mean length, limited by the advised number at any observed load."""
+    drafted = seen.life.drafted_per_round
+    if seen.chain is None or seen.varies or not drafted:
+        return None
+    advised = (seen.advised_at(span.timed_running) for span in seen.course.by_load.values())
+    expected = min([seen.chain.drafted, *map(float, filter(None, advised))])
+    if drafted >= CUT_SHORT * expected:
         return None
     return Finding(
         cause="cut short",
@@ -258,7 +255,9 @@ def _context(seen: Seen) -> Finding | None:
 
 
 def _slow(seen: Seen) -> Finding | None:
-    """Compares step times at the loads for which step times without drafts are known (`Promise.plain`)."""
+    """Compares step times at the loads for which step times without drafts are known (`Promise.plain`); the variance
+    of the mean logarithm of step times is that of independent readings.
+    """
     if seen.promise is None or seen.below(0):
         return None
     plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
@@ -268,7 +267,8 @@ def _slow(seen: Seen) -> Finding | None:
         return None
     break_even = math.exp(sum(span.log_s - span.timed * math.log(plain_s) for span, plain_s in spans) / polls)
     length = seen.life.length
-    error = sum(_squared_error(span) for span, _ in spans) / polls**2
+    squares = ((max(0.0, span.squared - span.log_s**2 / span.timed), span.timed) for span, _ in spans)
+    error = sum(square * timed / max(1, timed - 1) for square, timed in squares) / polls**2
     least = 2 * error * (seen.evidence + 2 * math.log(polls))
     if length / break_even >= SLOWER or math.log(break_even / length) ** 2 < least:
         return None
@@ -279,11 +279,6 @@ def _slow(seen: Seen) -> Finding | None:
         f"steps without drafts, so break-even is L-bar {even}, but L-bar is {short(length)}",
         remedy="draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
     )
-
-
-def _squared_error(span: Span) -> float:
-    """Variance of the sum of the logarithms of step times (`Span.log_s`), as if readings were independent."""
-    return max(0.0, span.squared - span.log_s**2 / span.timed) * span.timed / max(1, span.timed - 1)
 
 
 def _loop(seen: Seen) -> Finding | None:

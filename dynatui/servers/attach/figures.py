@@ -121,45 +121,36 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """`length` and `rate` are means over the engines that have drafted; `speed` is the sum over all engines."""
-    lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
-    rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
-    speeds = page.get(kind.speed)
-    return Gauges(
-        length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0, which is no rate
-        speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
-        drafting=_drafting(kind, page),
-        load=_load(kind, page),
-    )
+    """`length` and `rate` are means over the engines that have drafted, `speed` and the requests of `load` are sums
+    over all engines. Of `drafting`, `steps` and `draft_tokens` are known only if all engines have the same value.
+    """
 
+    def mean(name: str, least: float, most: float) -> float | None:
+        values = [value for value in _by_engine(kind, page.get(name, {})) if least <= value <= most]
+        return sum(values) / len(values) if values else None
 
-def _load(kind: Kind, page: Page) -> Load | None:
     def total(name: str) -> float | None:
         return min(LARGEST, sum(_by_engine(kind, page[name]))) if name in page else None
-
-    shares = [value for value in _by_engine(kind, page.get(kind.cache, {})) if value <= 1]
-    load = Load(running=total(kind.running), waiting=total(kind.waiting), cache_usage=_mean(shares))
-    return None if load == Load() else load
-
-
-def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """`steps` and `draft_tokens` are known only if all engines have the same value; others are means over engines."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
         return round(sizes.pop()) if len(sizes) == 1 else None
 
-    def mean(name: str) -> float | None:
-        return _mean([value for value in _by_engine(kind, page.get(name, {})) if 1 <= value <= LARGEST])
-
+    length = mean(kind.length, 1, LARGEST)
     drafting = Drafting(
         steps=same(kind.steps),
         draft_tokens=same(kind.draft_tokens),
-        cap_length=mean(kind.cap_length),
-        block_accept_length=mean(kind.block_length),
+        cap_length=mean(kind.cap_length, 1, LARGEST),
+        block_accept_length=mean(kind.block_length, 1, LARGEST),
     )
-    return None if drafting == Drafting() else drafting
+    load = Load(running=total(kind.running), waiting=total(kind.waiting), cache_usage=mean(kind.cache, 0, 1))
+    return Gauges(
+        length=length,
+        rate=None if length is None else mean(kind.rate, 0, 1),  # before the first draft, the gauge is 0: no rate
+        speed=total(kind.speed),
+        drafting=None if drafting == Drafting() else drafting,
+        load=None if load == Load() else load,
+    )
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
@@ -223,10 +214,6 @@ def share(part: float | None, whole: float | None) -> float | None:
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return min(LARGEST, part / whole) if part is not None and whole else None
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _first_known(first: float | None, second: float | None) -> float | None:
