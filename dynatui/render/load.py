@@ -9,7 +9,7 @@ from decoder.append_only import SharedList
 from dynatui.number_format import short
 from dynatui.render.curves import Axis, CurveLine, Flag, Stroke, chart, legend
 from dynatui.render.ink import Ink, Row, Rows, best_row, frame, inside
-from dynatui.servers.load import LoadCurve
+from dynatui.servers.costs import LoadCurve
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 

@@ -4,7 +4,7 @@ from dynatui.number_format import count, ms, percent, short
 from dynatui.render.ink import Column, Row, Rows, Sheet, bar, frame, inside, share, wrapped
 from dynatui.render.load import load_curve
 from dynatui.servers.attach.course import Span
-from dynatui.servers.attach.live_curve import live_curve
+from dynatui.servers.attach.expectation import live_curve
 from dynatui.session import Symbols
 from dynatui.state.server_state import ServerState
 

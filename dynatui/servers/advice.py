@@ -9,10 +9,9 @@ import numpy as np
 from msgspec import structs
 
 from decoder.errors import ConfigError, quoted
-from dynatui.servers.costs import CostSource
+from dynatui.servers.costs import CostSource, LoadCosts, LoadCurve, Reals, Round
+from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.engine import Band, Commands, Deployment, Engine, Rule, Tree, commands
-from dynatui.servers.load import LoadCosts, LoadCurve, Reals, Round
-from dynatui.servers.load import chain as chain_round
 from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, ModelSize, Profile, Stopped
 
 MOST_STREAMS = 1024

@@ -120,7 +120,7 @@ def commands(
         version=engine.version,
         baseline=engine.serve(plain).text,
         advised=engine.serve(deployment) if deployment else None,
-        synthetic=accepting and engine.serve(accepting).text,
+        synthetic=engine.serve(accepting).text if accepting else None,
         tree=engine.serve(tree) if tree else None,
         stopped=engine.serve(stopped) if stopped else None,
     )

@@ -10,9 +10,8 @@ from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows
 from dynatui.render.load import load_curve
 from dynatui.servers.advice import Advice, advised
-from dynatui.servers.costs import named_device, source
+from dynatui.servers.costs import LoadCurve, named_device, source
 from dynatui.servers.engines.table import ENGINES
-from dynatui.servers.load import LoadCurve
 from dynatui.servers.profile_file import Profile, Trees
 from dynatui.session import SYMBOLS, Symbols
 from tests.dynatui.render.golden import golden

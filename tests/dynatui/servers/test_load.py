@@ -7,7 +7,7 @@ import pytest
 
 from decoder.analysis.roofline import DeviceSpeed
 from decoder.errors import ConfigError
-from dynatui.servers.load import PLAIN, LoadCosts, PassCost, chain, fitted, measured, roofline, scaled
+from dynatui.servers.costs import PLAIN, LoadCosts, PassCost, chain, fitted, measured, roofline, scaled
 from dynatui.servers.profile_file import ModelSize, StepPoint
 from tests.dynatui.servers.profiles import TARGET
 
