@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
@@ -207,6 +207,7 @@ def exported(drafts: int, accepted: int, model: str) -> str:
     return generate_latest(registry).decode()
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
 def test_what_an_exporter_writes_is_read_back_with_any_label(
     model: str, start: int, rounds: int, data: st.DataObject

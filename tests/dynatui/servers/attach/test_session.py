@@ -128,9 +128,6 @@ def test_the_second_page_is_tried_where_the_first_is_none_and_kept() -> None:
     ("text", "reason"),
     [
         ("up 1\n", "do not belong to a supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
-        ("", "is empty"),
-        ("<html></html>\n", "is HTML"),
-        ("hello\n", "not in a Prometheus format"),
         (ONE[:900], "is cut off"),
         (ONE.replace("} 4800.0", "} lots"), "not in a Prometheus format"),
     ],
