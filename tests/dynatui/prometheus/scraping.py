@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from hypothesis import strategies as st
 from msgspec import structs
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.events import End, Event, Knob, Start, Summary
@@ -49,8 +50,8 @@ Metrics: TypeAlias = dict[tuple[str, str, str], float]
 """Values by name of the sample, method, and position or bound (empty for other samples)."""
 
 
-def metrics_of(exporter: Exporter) -> Metrics:
-    samples = (sample for family in exporter.registry.collect() for sample in family.samples)
+def metrics_of(families: Iterable[Metric]) -> Metrics:
+    samples = (sample for family in families for sample in family.samples)
     return {
         (each.name, each.labels["method"], each.labels.get("position") or each.labels.get("le", "")): each.value
         for each in samples
@@ -61,7 +62,7 @@ def counted(events: Iterable[Event]) -> Metrics:
     exporter = Exporter()
     for event in events:
         exporter.take(event)
-    return metrics_of(exporter)
+    return metrics_of(exporter.registry.collect())
 
 
 METHODS = ("auto", "alg1", "ar", "hf")
