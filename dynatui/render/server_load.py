@@ -10,8 +10,8 @@ from dynatui.number_format import count, ms, percent, short
 from dynatui.render.curves import Axis, CurveLine, Flag, Stroke, chart, legend
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, bar, best_row, frame, inside, share, wrapped
 from dynatui.servers.attach.course import Span
-from dynatui.servers.attach.live_curve import live_curve
-from dynatui.servers.load import LoadCurve
+from dynatui.servers.attach.expectation import live_curve
+from dynatui.servers.costs import LoadCurve
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState

@@ -9,10 +9,9 @@ import numpy as np
 from msgspec import structs
 
 from decoder.errors import ConfigError, quoted
-from dynatui.servers.costs import CostSource
+from dynatui.servers.costs import CostSource, LoadCosts, LoadCurve, Reals, Round
+from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.engine import Band, Commands, Deployment, Engine, Rule, Tree, commands
-from dynatui.servers.load import LoadCosts, LoadCurve, Reals, Round
-from dynatui.servers.load import chain as chain_round
 from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, ModelSize, Profile, Stopped
 
 MOST_STREAMS = 1024
@@ -261,7 +260,17 @@ def _draft_advice(name: str, case: _Case, rule: Rule, engine: Engine, memory: Me
         draft=name,
         kind=draft.kind,
         rule=rule,
-        chains=tuple(_chain(acceptance.at(k), reached) for k, reached in enumerate(shown[1:], 1)),
+        chains=tuple(
+            ChainAdvice(
+                k=k,
+                length=chain.mean_length,
+                interval=chain.length_interval,
+                speedups=tuple(reached.tolist()),
+                break_even=tuple((chain.mean_length / reached).tolist()),
+            )
+            for k, reached in enumerate(shown[1:], 1)
+            for chain in [acceptance.at(k)]
+        ),
         bands=tuple(_bands(case.every, scheduled)),
         k=k,
         gain=gain,
@@ -302,16 +311,6 @@ def _bands(streams: Sequence[int], scheduled: Sequence[int]) -> Iterator[Band]:
     for k, group in groupby(zip(streams, scheduled, strict=True), key=lambda pair: pair[1]):
         loads = [load for load, _ in group]
         yield Band(loads[0], loads[-1], k)
-
-
-def _chain(chain: Chain, speedups: Reals) -> ChainAdvice:
-    return ChainAdvice(
-        k=len(chain.survival),
-        length=chain.mean_length,
-        interval=chain.length_interval,
-        speedups=tuple(speedups.tolist()),
-        break_even=tuple((chain.mean_length / speedups).tolist()),
-    )
 
 
 def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvice:

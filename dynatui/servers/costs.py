@@ -1,17 +1,217 @@
-"""The costs of a server's forward passes, from the first known of these sources: step times of a running server, times
-that the user gives, roofline times of a device, or the profile.
+"""A cost model of batches: the time of a server's steps by number of running requests (streams) and drafted tokens.
+
+Its costs come from the first known of these sources: step times of a running server, times that the user gives, times
+of a device by the roofline model, or the profile.
+
+A forward pass over n rows of each of B streams, with c tokens of each stream in the KV cache, takes
+
+    pass_s = fixed + products(n B) + B (stream + c cached)
+
+All rows share one reading of the weights, so with more rows the products change from memory-bound to compute-bound: in
+a roofline, products(rows) = max(weights, rows * row). Keys and values are read once per stream, for all of its rows
+(MagicDec, arXiv 2408.11049). For a round that drafts K tokens in P(K) draft passes and yields L tokens on average,
+
+    round_s = drafting + K * token + P(K) * draft pass_s(1 row) + target pass_s(K + 1 rows)
+    speed-up = L * target pass_s(1 row) / round_s
+
+P(K) is K, or less if a draft pass computes several levels. Prefill between the rounds is left out.
 """
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from statistics import median
+from typing import TypeAlias, TypeVar
 
-from decoder.analysis.roofline import DeviceSpeed
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.roofline import FLOPS, DeviceSpeed
 from decoder.errors import ConfigError, quoted
 from dynatui.number_format import counted, ms, percent, short
-from dynatui.servers.load import LoadCosts, PassCost, fitted, measured, roofline, scaled
 from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
+
+Reals: TypeAlias = NDArray[np.float64]
+Number = TypeVar("Number", float, Reals)
+"""A number of running requests, or an array of such numbers; results have the same type."""
+_LEAST_GAIN = 1e-3
+"""A fit with other or more terms replaces an earlier one only if its squared error is lower by this share."""
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """The terms of `pass_s` (see the module), in seconds; all 0 for drafts that need no pass."""
+
+    fixed_s: float = 0.0
+    products_s: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
+    """(rows, seconds), ascending, with linear interpolation."""
+    row_s: float = 0.0
+    """Seconds per row beyond the last entry of `products_s`."""
+    stream_s: float = 0.0
+    cached_s: float = 0.0
+
+    def seconds(self, streams: Number, rows: float, context: float = 0.0) -> Number:
+        """Time of a pass over `rows` rows of each stream, with `context` tokens of each in the KV cache."""
+        known, known_s = zip(*self.products_s, strict=True)
+        every = rows * streams
+        products_s = np.interp(every, known, known_s) + self.row_s * np.maximum(0.0, every - known[-1])
+        whole: Number = self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+        return whole
+
+
+@dataclass(frozen=True)
+class Round:
+    """Mean counts of a round of one stream."""
+
+    passes: float
+    """Number of draft passes."""
+    rows: float
+    """Rows that the target verifies, including the row of its own token."""
+    draft_rows: float = 1
+    """Rows of a draft pass."""
+
+
+PLAIN = Round(0, 1)
+
+
+def chain(drafted: float, levels_at_once: int = 1, verified: float | None = None) -> Round:
+    """A round that drafts a chain; `verified`: mean number of drafted tokens, if below `drafted`, as for lookups."""
+    return Round(math.ceil(drafted / levels_at_once), 1 + (drafted if verified is None else verified))
+
+
+@dataclass(frozen=True)
+class LoadCosts:
+    target: PassCost
+    draft: PassCost = field(default_factory=PassCost)
+    token_s: float = 0.0
+    """Seconds per drafted token, in addition to the passes."""
+    drafting_s: float = 0.0
+    """Seconds per round with a draft, in addition to passes and `token_s`."""
+
+    def round_s(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
+        verify_s = self.target.seconds(streams, shape.rows, context)
+        if shape == PLAIN:
+            return verify_s
+        passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
+        return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
+
+    def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
+        """Tokens per round, the target's own included, from which such rounds are faster than plain decoding."""
+        return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
+
+    def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
+        """Speed-up over plain decoding at each number of `streams`, if such rounds yield `length` tokens on average."""
+        return length / self.break_even(np.array(streams, float), shape, context)
+
+
+def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
+    """Least times of a model's passes, from its bytes and its operations; None if the model's size is unknown."""
+    if size is None or size.pass_bytes is None:
+        return None
+    weights_s = size.pass_bytes / on.bytes_per_s
+    row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
+    knee = [(weights_s / row_s, weights_s)] if row_s else []
+    cached_s = (size.kv_bytes_per_token or 0.0) / on.bytes_per_s
+    return PassCost(products_s=((0.0, weights_s), *knee), row_s=row_s, cached_s=cached_s)
+
+
+def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
+    """Costs from measured times of passes over one text (rows -> seconds), which include reading its KV cache. Beyond
+    the largest number of rows, times grow as between the last two.
+    """
+    points = sorted(by_rows.items())
+    (fewer, before_s), (most, last_s) = points[-2:][0], points[-1]
+    row_s = max(0.0, last_s - before_s) / max(1, most - fewer)
+    return PassCost(fixed_s, tuple((float(rows), s) for rows, s in points), row_s)
+
+
+def scaled(cost: PassCost, first_s: float) -> PassCost:
+    """Costs of a smaller model: `cost`, scaled so that a pass over one row takes `first_s`."""
+    factor = first_s / cost.seconds(1, 1)
+    return PassCost(
+        cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    costs: LoadCosts
+    streams: tuple[float, float]
+    """Least and largest number of running requests in the points."""
+    drafted: tuple[float, ...]
+    """Numbers of drafted tokens in the points; if 0 is absent, the fitted plain step includes the cost of drafting."""
+    error: float
+    """Largest relative difference between a step time and its fit."""
+
+
+def fitted(points: Iterable[StepPoint]) -> Fit:
+    """Fits non-negative costs to step times by least squares of the relative errors:
+
+        step_s = fixed + B stream + K token + B K row + [K > 0] drafting
+
+    Step times of the same load and number of drafted tokens are replaced by their median. Of the sets of terms that fit
+    equally well, the smallest is used, and of equally small sets the first in the order of the formula. So two points
+    give the fixed cost and the cost per token. Raises ConfigError if all points have the same number of drafted tokens.
+    """
+    cells = medians((point for point in points if point.step_s > 0 and point.running > 0), per_octave=4)
+    drafted = tuple(sorted({point.k for point in cells}))
+    if len(drafted) < 2:
+        seen = f"only rounds of {drafted[0]:g} drafted tokens" if drafted else "no step times"
+        raise ConfigError(f"the server showed {seen}; watch it also without drafts, or with another number")
+    running, k, step_s = np.array([(point.running, point.k, point.step_s) for point in cells]).T
+    terms = (np.stack([np.ones_like(k), running, k, running * k, k > 0]) / step_s).T
+    factors = _least_squares(terms)
+    fixed_s, stream_s, token_s, row_s, drafting_s = factors.tolist()
+    target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
+    error = float(np.abs(terms @ factors - 1).max())
+    streams = float(running.min()), float(running.max())
+    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), streams, drafted, error)
+
+
+def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
+    """Medians of points with equal `k` and similar load; `per_octave`: groups of loads per doubling of `running`."""
+    groups = defaultdict[tuple[int, float], list[StepPoint]](list)
+    for point in points:
+        groups[round(per_octave * math.log2(max(1.0, point.running))), round(point.k, 1)].append(point)
+    return [
+        StepPoint(
+            running=median(each.running for each in group),
+            k=k,
+            step_s=median(each.step_s for each in group),
+            steps=math.fsum(each.steps for each in group),
+        )
+        for (_, k), group in sorted(groups.items())
+    ]
+
+
+def _least_squares(terms: Reals) -> Reals:
+    """Non-negative factors with which the weighted sum of each row of `terms` is nearest to 1."""
+    count = terms.shape[1]
+    best, least = np.zeros(count), float(len(terms))
+    for columns in (list(some) for size in range(1, count + 1) for some in combinations(range(count), size)):
+        factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
+        error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
+        if (factors >= 0).all() and error < least * (1 - _LEAST_GAIN) - 1e-12:
+            best, least = np.zeros(count), error
+            best[columns] = factors
+    return best
+
+
+@dataclass(frozen=True)
+class LoadCurve:
+    """Speed-up over plain decoding by number of running requests."""
+
+    streams: tuple[int, ...]
+    """Numbers of running requests, ascending."""
+    by_drafted: Mapping[int, tuple[float, ...]]
+    """Number of drafted tokens -> speed-ups, for the numbers to be shown."""
+    advised: tuple[float, ...]
+    """Speed-ups with the advised number of drafted tokens at each load; 1 where no draft is advised."""
+
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
 """Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""

@@ -5,12 +5,11 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -41,39 +40,6 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
         raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A response with status 400 or above."""
-
-    status: int
-    url: str
-    text: str
-    """Body of the response, as far as it was read."""
-
-    @property
-    def named(self) -> str:
-        phrases = {status.value: status.phrase for status in HTTPStatus}
-        return f"{self.status} {phrases[self.status]}" if self.status in phrases else str(self.status)
-
-
-def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a refused metrics page: a NotMetricsError if another URL may have the page."""
-    if refusal.status not in _NO_PAGE:
-        return no_answer(refusal, remedy)
-    started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-    remedy = f"some servers have metrics only if they are started as follows: {started}"
-    return NotMetricsError(f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); {remedy}")
-
-
-def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a refused request, with the server's message; if access is refused, also with `remedy`."""
-    host, reason = host_of(refusal.url), complaint(refusal.text)
-    server_message = f": {quoted(reason)}" if reason else ""
-    if refusal.status in _REFUSED:
-        return PageError(f"{host} refuses to answer ({refusal.named}){server_message}; {remedy}")
-    return PageError(f"{host} answers {refusal.named} to {urlsplit(refusal.url).path or '/'}{server_message}")
 
 
 class _Named(msgspec.Struct):
@@ -131,9 +97,6 @@ _COMPLAINT_S = 0.3
 _SHORTEST_SECRET = 8
 """Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
 
-Refuse: TypeAlias = Callable[[Refusal, str], PageError]
-"""(response, remedy for a missing token) -> error."""
-
 
 def token() -> str | None:
     """Raises a ConfigError, which does not show the token, if the token is invalid in an HTTP header."""
@@ -178,12 +141,12 @@ class Client:
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
-        return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
+        return self._runner.run(self._text("GET", url, self._patience_s, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
         """The response to a POST request with a JSON body, or, without a body, to a GET request."""
         sent = {} if body is None else {"json": body}
-        return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
+        return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, **sent))
 
     def close(self) -> None:
         self._runner.run(self._client.aclose())
@@ -195,18 +158,32 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
+    async def _text(self, method: str, url: str, patience_s: float, **sent: Any) -> str:
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
                 if not response.is_success:
-                    message = self._masked(await _complaint(response))
-                    raise refuse(Refusal(response.status_code, str(response.request.url), message), self._remedy)
+                    raise self._refusal(response, await _complaint(response), of_page="headers" in sent)
                 body = await _body(response)
         try:
             return self._masked(body.decode())
         except UnicodeDecodeError:
             raise NotMetricsError("the page is not UTF-8 text, so it is not a page of metrics") from None
+
+    def _refusal(self, response: httpx2.Response, text: str, *, of_page: bool) -> PageError:
+        """The error for a status of 400 or above, with the server's message; a NotMetricsError if another URL may have
+        the page.
+        """
+        status, url, reason = response.status_code, str(response.request.url), complaint(self._masked(text))
+        named = f"{status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else str(status)
+        if of_page and status in _NO_PAGE:
+            started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
+            remedy = f"some servers have metrics only if they are started as follows: {started}"
+            return NotMetricsError(f"there are no metrics at {without_query(url)} ({named}); {remedy}")
+        server_message = f": {quoted(reason)}" if reason else ""
+        if status in _REFUSED:
+            return PageError(f"{host_of(url)} refuses to answer ({named}){server_message}; {self._remedy}")
+        return PageError(f"{host_of(url)} answers {named} to {urlsplit(url).path or '/'}{server_message}")
 
     def _masked(self, text: str) -> str:
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, zip_longest
-from typing import Any
+from typing import Any, Self
 
-from dynatui.servers.attach.events import Event, Load, Reading
+from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
@@ -17,7 +17,28 @@ _STEADY = 0.25
 
 
 @dataclass(frozen=True)
-class Span:
+class Sums:
+    """Figures that are added up field by field, within what an event can hold."""
+
+    def plus(self, other: Self) -> Self:
+        """A field that is None in one of both is taken from the other; positions that a tuple lacks count as 0."""
+        return type(self)(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)))
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(whole(first + second) for first, second in zip_longest(one, other, fillvalue=0))
+    if one is None or other is None:
+        return other if one is None else one
+    return min(LARGEST, one + other) if isinstance(one, float) else whole(one + other)
+
+
+def whole(number: float) -> int:
+    return min(round(number), MOST_COUNTED)
+
+
+@dataclass(frozen=True)
+class Span(Sums):
     """Sums over intervals."""
 
     generated: int = 0
@@ -38,9 +59,6 @@ class Span:
     log_s: float = 0.0
     squared: float = 0.0
     """`log_s` and `squared`: sums of the logarithm of the step time, and of the square of this logarithm."""
-
-    def plus(self, other: "Span") -> "Span":
-        return Span(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(Span)))
 
     @property
     def accepted_per_round(self) -> float:
@@ -88,13 +106,6 @@ class Span:
     def step_s(self) -> float | None:
         """Geometric mean of the step times."""
         return math.exp(self.log_s / self.timed) if self.timed else None
-
-
-def _added(one: Any, other: Any) -> Any:
-    """Sums two fields; positions that one of two tuples lacks count as 0."""
-    if isinstance(one, tuple):
-        return tuple(first + second for first, second in zip_longest(one, other, fillvalue=0))
-    return one + other
 
 
 def _share(part: float, whole: float) -> float:

@@ -12,15 +12,14 @@ effect, which follows from the profile's interval over prompts.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from statistics import fmean
-from typing import TypeAlias
 
 from dynatui.number_format import count, percent, short
 from dynatui.servers.attach.course import Course, Span, load_class
-from dynatui.servers.attach.events import Cause, Finding, Promise, PromisedChain
+from dynatui.servers.attach.events import Finding, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
 
 ERROR = 0.01
@@ -97,14 +96,6 @@ class Seen:
         """Whether promised drafts differ in length, as those of lookups do."""
         return self.chain is not None and self.chain.drafted < FULL * len(self.chain.rates)
 
-    @property
-    def expected_draft(self) -> float | None:
-        """Promised mean length of drafts, limited by the advised number at any observed load; None if lengths vary."""
-        if self.chain is None or self.promise is None or self.varies:
-            return None
-        advised = (self.advised_at(span.timed_running) for span in self.course.by_load.values())
-        return min([self.chain.drafted, *map(float, filter(None, advised))])
-
     def advised_at(self, running: float) -> int | None:
         bands = self.promise.advised if self.promise else ()
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
@@ -164,71 +155,85 @@ def _divergence(share: float, common: float) -> float:
     return sum(part * math.log(part / whole) for part, whole in parts if part > 0 and whole > 0)
 
 
-Evidence: TypeAlias = dict[str, str] | None
-"""Texts for the placeholders of a diagnosis, by name; None if the diagnosis does not apply."""
-
-
-def _off(seen: Seen) -> Evidence:
+def _off(seen: Seen) -> Finding | None:
     if seen.promise is None or seen.life.rounds or seen.life.generated < TOKENS:
         return None
-    return {"generated": count(seen.life.generated), "option": seen.kind.speculation}
+    claim = f"speculation is off: {count(seen.life.generated)} tokens were generated, none was drafted"
+    return Finding(cause="off", claim=claim, remedy=f"start the server with {seen.kind.speculation}")
 
 
-def _length(seen: Seen) -> Evidence:
-    deployed, advised = seen.course.k, seen.advised
-    found = (
-        [(f"up to {deployed} tokens a round", advised)]
-        if None not in (deployed, advised) and deployed != advised
-        else []
-    )
-    for span in seen.course.by_load.values():
-        drafted, k = span.drafted_per_round, seen.advised_at(span.timed_running)
-        if k is not None and span.rounds >= ROUNDS and drafted > k + MORE:
-            load = f"{short(span.timed_running, 1)} running requests"
-            found.append((f"{short(drafted, 1)} tokens a round at {load}", k))
-    if not found:
+def _length(seen: Seen) -> Finding | None:
+    drafts, advised = f"up to {seen.course.k} tokens a round", seen.advised
+    differs = None not in (seen.course.k, advised) and seen.course.k != advised
+    for span in () if differs else seen.course.by_load.values():
+        drafted, advised = span.drafted_per_round, seen.advised_at(span.timed_running)
+        if advised is not None and span.rounds >= ROUNDS and drafted > advised + MORE:
+            drafts = f"{short(drafted, 1)} tokens a round at {short(span.timed_running, 1)} running requests"
+            differs = True
+            break
+    if not differs:
         return None
-    drafts, k = found[0]
-    return {
-        "drafts": drafts,
-        "advised": str(k),
-        "change": f"set {seen.kind.chain} to {k}" if k else "run it without a draft: none pays",
-    }
+    remedy = f"set {seen.kind.chain} to {advised}" if advised else "run it without a draft: none pays"
+    return Finding(cause="length", claim=f"the server drafts {drafts}, {advised} are advised", remedy=remedy)
 
 
-def _broken(seen: Seen) -> Evidence:
+def _broken(seen: Seen) -> Finding | None:
     """Without counts by position, accepted tokens per round are an upper bound of the acceptance at position 1."""
     rate, rounds, promised = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds, seen.rates[0]
     if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None
-    return {"first": percent(rate), "rounds": count(rounds), "promised": seen.promised(0)}
+    first = f"{percent(rate)} of the first tokens of {count(rounds)} drafts are accepted{seen.promised(0)}"
+    return Finding(
+        cause="broken",
+        claim=f"the draft is broken: {first}",
+        remedy="check its weights (a quantised head?), its tokenizer, and that it was made for this target",
+    )
 
 
-def _miswired(seen: Seen) -> Evidence:
+def _miswired(seen: Seen) -> Finding | None:
     rates, promised = seen.life.rates, seen.rates
     if min(len(rates), len(promised)) < 2 or rates[0] < RIGHT * promised[0]:
         return None
     goes_on = rates[1] * promised[0] >= MISWIRED * rates[0] * promised[1]
     if goes_on or not seen.surely_below(*seen.compared(1), promised[1]):
         return None
-    return {"first": percent(rates[0]) + seen.promised(0), "second": percent(rates[1]) + seen.promised(1)}
+    first, second = (percent(rates[place]) + seen.promised(place) for place in (0, 1))
+    accepted = f"{first} of first tokens are accepted, {second} of second ones"
+    return Finding(
+        cause="miswired",
+        claim=f"the draft fails from its second token on: {accepted}",
+        remedy="check the draft's inputs there (hidden states, positions, attention window); update the engine",
+    )
 
 
-def _cut_short(seen: Seen) -> Evidence:
-    expected, drafted = seen.expected_draft, seen.life.drafted_per_round
-    if not expected or not drafted or drafted >= CUT_SHORT * expected:
+def _cut_short(seen: Seen) -> Finding | None:
+    """Compares drafts with the promised mean length, limited by the advised number at any observed load."""
+    drafted = seen.life.drafted_per_round
+    if seen.chain is None or seen.varies or not drafted:
         return None
-    return {"drafted": short(drafted), "expected": short(expected)}
+    advised = (seen.advised_at(span.timed_running) for span in seen.course.by_load.values())
+    expected = min([seen.chain.drafted, *map(float, filter(None, advised))])
+    if drafted >= CUT_SHORT * expected:
+        return None
+    return Finding(
+        cause="cut short",
+        claim=f"drafts are cut short: {short(drafted)} tokens a round, not {short(expected)}",
+        remedy="look for what shortens drafts: a least probability (p_min), a number by batch size, structured output",
+    )
 
 
-def _restart(seen: Seen) -> Evidence:
+def _restart(seen: Seen) -> Finding | None:
     before, now = seen.course.before, seen.life
     if before is None or before.rounds < ROUNDS or not seen.fell(before, now):
         return None
-    return {"before": short(before.length), "now": short(now.length)}
+    return Finding(
+        cause="restart",
+        claim=f"L-bar fell from {short(before.length)} to {short(now.length)} when the server restarted",
+        remedy="compare version, options and draft before and after; if it was an upgrade, go back",
+    )
 
 
-def _context(seen: Seen) -> Evidence:
+def _context(seen: Seen) -> Finding | None:
     pieces = seen.course.pieces
     quarter = len(pieces) // 4
     if not quarter:
@@ -240,16 +245,19 @@ def _context(seen: Seen) -> Evidence:
         return None
     if not seen.fell(first, last, windows=1 + seen.life.rounds // first.rounds):
         return None
-    return {
-        "before": short(first.length),
-        "now": short(last.length),
-        "running": short(last.mean_running, 1),
-        "cache": "" if grown is None else f", each with {short(grown)} times the KV cache",
-    }
+    fall = f"from {short(first.length)} to {short(last.length)} at {short(last.mean_running, 1)} running requests"
+    cache = "" if grown is None else f", each with {short(grown)} times the KV cache"
+    return Finding(
+        cause="context",
+        claim=f"L-bar falls while the load stays: {fall}{cache}",
+        remedy="texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts",
+    )
 
 
-def _slow(seen: Seen) -> Evidence:
-    """Compares step times at the loads for which step times without drafts are known (`Promise.plain`)."""
+def _slow(seen: Seen) -> Finding | None:
+    """Compares step times at the loads for which step times without drafts are known (`Promise.plain`); the variance
+    of the mean logarithm of step times is that of independent readings.
+    """
     if seen.promise is None or seen.below(0):
         return None
     plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
@@ -259,29 +267,36 @@ def _slow(seen: Seen) -> Evidence:
         return None
     break_even = math.exp(sum(span.log_s - span.timed * math.log(plain_s) for span, plain_s in spans) / polls)
     length = seen.life.length
-    error = sum(_squared_error(span) for span, _ in spans) / polls**2
+    squares = ((max(0.0, span.squared - span.log_s**2 / span.timed), span.timed) for span, _ in spans)
+    error = sum(square * timed / max(1, timed - 1) for square, timed in squares) / polls**2
     least = 2 * error * (seen.evidence + 2 * math.log(polls))
     if length / break_even >= SLOWER or math.log(break_even / length) ** 2 < least:
         return None
-    running = fmean(span.timed_running for span, _ in spans)
-    return {"running": short(running, 1), "even": short(break_even), "length": short(length)}
+    running, even = short(fmean(span.timed_running for span, _ in spans), 1), short(break_even)
+    return Finding(
+        cause="slow",
+        claim=f"drafts are accepted and yet cost time: at {running} running requests a round takes as long as {even} "
+        f"steps without drafts, so break-even is L-bar {even}, but L-bar is {short(length)}",
+        remedy="draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
+    )
 
 
-def _squared_error(span: Span) -> float:
-    """Variance of the sum of the logarithms of step times (`Span.log_s`), as if readings were independent."""
-    return max(0.0, span.squared - span.log_s**2 / span.timed) * span.timed / max(1, span.timed - 1)
-
-
-def _loop(seen: Seen) -> Evidence:
+def _loop(seen: Seen) -> Finding | None:
     life, chain = seen.life, seen.chain
     rate = life.rates[-1] if life.rates else life.accepted_per_round / seen.k if seen.k else 0.0
     enough = life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
     if not enough or rate < max(LOOP, (chain.rates[-1] if chain else 0.0) + FAR_ABOVE):
         return None
-    return {"whole": percent(rate), "promised": seen.promised(-1)}
+    whole = f"{percent(rate)} of drafts are accepted whole{seen.promised(-1)}"
+    return Finding(
+        cause="loop",
+        claim=f"{whole}: the texts seem to repeat themselves",
+        remedy="read an answer (--prompt TEXT): repetition inflates all figures, and so does the target as its own "
+        "draft",
+    )
 
 
-def _below(seen: Seen) -> Evidence:
+def _below(seen: Seen) -> Finding | None:
     promise, chain, life, k = seen.promise, seen.chain, seen.life, seen.k
     if promise is None or chain is None or not k:
         return None
@@ -294,13 +309,13 @@ def _below(seen: Seen) -> Evidence:
         return None
     other = next(_alike(seen, promise), None)
     named = f"the rates are those of {other} in the profile: deploy {promise.draft}"
-    promised = short(1 + sum(chain.rates))
-    return {
-        "position": position,
-        "length": short(life.length),
-        "promised": promised,
-        "draft": named if other else "check that draft and target are the profiled ones",
-    }
+    draft = named if other else "check that draft and target are the profiled ones"
+    lengths = f"L-bar {short(life.length)} (promised {short(1 + sum(chain.rates))})"
+    return Finding(
+        cause="below",
+        claim=f"acceptance is below the promise: {position}{lengths}",
+        remedy=f"{draft}; otherwise the traffic differs from the profile's prompts",
+    )
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
@@ -314,86 +329,15 @@ def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
             yield name
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    cause: Cause
-    evidence: Callable[[Seen], Evidence]
-    claim: str
-    remedy: str
-
-    def of(self, seen: Seen) -> Finding | None:
-        found = self.evidence(seen)
-        if found is None:
-            return None
-        return Finding(cause=self.cause, claim=self.claim.format(**found), remedy=self.remedy.format(**found))
-
-
-DIAGNOSES = (
-    Diagnosis(
-        "off",
-        _off,
-        "speculation is off: {generated} tokens were generated, none was drafted",
-        "start the server with {option}",
-    ),
-    Diagnosis("length", _length, "the server drafts {drafts}, {advised} are advised", "{change}"),
-    Diagnosis(
-        "broken",
-        _broken,
-        "the draft is broken: {first} of the first tokens of {rounds} drafts are accepted{promised}",
-        "check its weights (a quantised head?), its tokenizer, and that it was made for this target",
-    ),
-    Diagnosis(
-        "miswired",
-        _miswired,
-        "the draft fails from its second token on: {first} of first tokens are accepted, {second} of second ones",
-        "check the draft's inputs there (hidden states, positions, attention window); update the engine",
-    ),
-    Diagnosis(
-        "cut short",
-        _cut_short,
-        "drafts are cut short: {drafted} tokens a round, not {expected}",
-        "look for what shortens drafts: a least probability (p_min), a number by batch size, structured output",
-    ),
-    Diagnosis(
-        "restart",
-        _restart,
-        "L-bar fell from {before} to {now} when the server restarted",
-        "compare version, options and draft before and after; if it was an upgrade, go back",
-    ),
-    Diagnosis(
-        "context",
-        _context,
-        "L-bar falls while the load stays: from {before} to {now} at {running} running requests{cache}",
-        "texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts",
-    ),
-    Diagnosis(
-        "slow",
-        _slow,
-        "drafts are accepted and yet cost time: at {running} running requests a round takes as long as {even} "
-        "steps without drafts, so break-even is L-bar {even}, but L-bar is {length}",
-        "draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
-    ),
-    Diagnosis(
-        "loop",
-        _loop,
-        "{whole} of drafts are accepted whole{promised}: the texts seem to repeat themselves",
-        "read an answer (--prompt TEXT): repetition inflates all figures, and so does the target as its own draft",
-    ),
-    Diagnosis(
-        "below",
-        _below,
-        "acceptance is below the promise: {position}L-bar {length} (promised {promised})",
-        "{draft}; otherwise the traffic differs from the profile's prompts",
-    ),
-)
+_DIAGNOSES = (_off, _length, _broken, _miswired, _cut_short, _restart, _context, _slow, _loop, _below)
 _LOW = {"broken", "miswired", "restart", "context"}
 """Causes that explain an acceptance below the promise."""
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
     """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the diagnosis `off`."""
-    judged = DIAGNOSES if seen.life.rounds >= ROUNDS else DIAGNOSES[:1]
-    found = [finding for each in judged if (finding := each.of(seen))]
+    judged = _DIAGNOSES if seen.life.rounds >= ROUNDS else _DIAGNOSES[:1]
+    found = [finding for diagnosed in judged if (finding := diagnosed(seen))]
     explained = any(finding.cause in _LOW for finding in found)
     return tuple(finding for finding in found if finding.cause != "below" or not explained)
 

@@ -13,6 +13,8 @@ SCHEMA = 5
 """Schema 3 lacks `drafting` and `wasted`; schema 4 lacks load, counts by position and findings. Versions without
 `attach` read only schemas 1 and 2, so they report that a newer dynatui wrote the recording."""
 LARGEST = 1e15
+MOST_COUNTED = 2**53
+"""Limit of `Count`: a float represents every integer up to here exactly."""
 MOST_POSITIONS = 256
 MOST_MODELS = 32
 MOST_DRAFTS = 64

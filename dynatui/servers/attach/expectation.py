@@ -1,23 +1,26 @@
-"""Derives from a profile of prompts the figures that a watched server is predicted to report (the promise)."""
+"""Derives from a profile the figures that a watched server is predicted to report (the promise), and its speed-ups."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import TypeAlias
 
+import numpy as np
 from msgspec.structs import replace
 
 from decoder.analysis.interval import COVERAGE
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.servers.advice import advised as advice_for
+from dynatui.servers.attach.course import Span
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
 from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
-from dynatui.servers.costs import source
+from dynatui.servers.costs import LoadCurve, fitted, medians, source
+from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.table import ENGINES
-from dynatui.servers.load import medians
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
@@ -25,6 +28,7 @@ _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 _ANY_LOAD = 2**32
 LOADS = (1, 64)
 """Default least and largest number of running requests in `dynatui advise`."""
+_LEAST_STREAMS, _MOST_STREAMS = 8, 1024
 _BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -136,3 +140,38 @@ def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ..
         replace(chain, rates=stopped.survival[:k], drafted=stopped.drafted * k / longest)
         for k, chain in enumerate(chains[:longest], 1)
     )
+
+
+def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> LoadCurve | None:
+    """The speed-up with the advised numbers of drafted tokens or, if they are unknown, with the fastest number at each
+    load. None until step times with two different numbers of drafted tokens are known.
+    """
+    points = tuple(
+        StepPoint(running=span.timed_running, k=span.drafted_per_round, step_s=span.step_s, steps=span.timed)
+        for span in by_load.values()
+        if span.step_s
+    )
+    return _curve(promise.drafts[promise.draft], promise.advised, (*promise.plain, *points), k)
+
+
+@lru_cache(maxsize=1)
+def _curve(
+    chains: tuple[PromisedChain, ...],
+    advised: tuple[tuple[int, int, int], ...],
+    points: tuple[StepPoint, ...],
+    k: int | None,
+) -> LoadCurve | None:
+    try:
+        fit = fitted(points)
+    except ConfigError:
+        return None
+    streams = range(1, 1 + int(min(_MOST_STREAMS, max(_LEAST_STREAMS, 2 * fit.streams[1]))))
+    lines = np.ones((1 + len(chains), len(streams)))
+    for drafted, promised in enumerate(chains, 1):
+        lines[drafted] = fit.costs.speedups(1 + sum(promised.rates), chain_round(drafted), streams)
+    best = lines.max(axis=0)
+    if advised:
+        numbers = [next((k for least, most, k in advised if least <= each <= most), 0) for each in streams]
+        best = lines[[number if number < len(lines) else 0 for number in numbers], np.arange(len(streams))]
+    shown = sorted({1, k or 1, *(number for _, _, number in advised)} & set(range(1, len(lines))))
+    return LoadCurve(tuple(streams), {each: tuple(lines[each].tolist()) for each in shown[:4]}, tuple(best.tolist()))

@@ -4,13 +4,14 @@ Only lines of the wanted metrics are parsed, because a page has thousands of lin
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.errors import first_line, quoted
+from dynatui.servers.attach.events import MOST_COUNTED
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) of each label, sorted by name."""
@@ -18,8 +19,6 @@ Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
 """Name of a metric -> its series. Names lack the suffix `_total`, which only some exporters append."""
 
-LARGEST = 2**53
-"""A float represents every integer up to here exactly."""
 MOST_LINES = 20_000
 """Largest number of lines to parse; more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
@@ -54,11 +53,11 @@ def lines_of(text: str) -> Sequence[str]:
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
     """The series whose names begin with an entry of `counters` or `gauges`.
 
-    Ignores creation times, values outside 0 to `LARGEST`, and counters that the page declares as gauges. Raises a
+    Ignores creation times, values outside 0 to `MOST_COUNTED`, and counters that the page declares as gauges. Raises a
     NotMetricsError for a malformed line, or for more than `MOST_LINES` lines to parse.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
-    momentary = set(_announced_gauges(lines))
+    momentary = {line.split()[2] for line in lines if line.startswith("# TYPE ") and line.split()[3:] == ["gauge"]}
     if len(selected) > MOST_LINES:
         found = f"{len(selected)} lines with metrics that dynatui reads"
         raise NotMetricsError(f"the page has {found}; the maximum is {MOST_LINES}")
@@ -66,7 +65,7 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
         for sample in family.samples:
             name = sample.name.removesuffix(_TOTAL)
             counted = name not in counters or sample.name not in momentary
-            if counted and not name.endswith(_CREATED) and 0 <= sample.value <= LARGEST:
+            if counted and not name.endswith(_CREATED) and 0 <= sample.value <= MOST_COUNTED:
                 series = page.setdefault(name, {})
                 series[tuple(sorted(sample.labels.items()))] = float(sample.value)
     return page
@@ -74,12 +73,6 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
 
 def require_metrics(lines: Sequence[str]) -> None:
     _families(lines[:_JUDGED])
-
-
-def _announced_gauges(lines: Sequence[str]) -> Iterator[str]:
-    for line in lines:
-        if line.startswith("# TYPE ") and line.split()[3:] == ["gauge"]:
-            yield line.split()[2]
 
 
 def _families(lines: Sequence[str]) -> list[Metric]:

@@ -1,18 +1,30 @@
 """Computes figures of a server from increases of its counters or from its gauges, and whether its drafts are wasted."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
-from itertools import zip_longest
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from dynatui.servers.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Load, Wasted
-from dynatui.servers.attach.exposition import LARGEST as MOST_COUNTED
-from dynatui.servers.attach.exposition import Labels, Page, Series
+from msgspec import structs
+
+from dynatui.servers.attach.address import without_query
+from dynatui.servers.attach.course import Sums, whole
+from dynatui.servers.attach.events import (
+    LARGEST,
+    LONGEST_NAME,
+    MOST_MODELS,
+    MOST_POSITIONS,
+    Drafting,
+    Figures,
+    Load,
+    Reading,
+    Server,
+    Wasted,
+)
+from dynatui.servers.attach.exposition import Labels, Page, Series, parsed
 from dynatui.servers.attach.servers import Kind, Names
 
 
 @dataclass(frozen=True)
-class Counts:
+class Counts(Sums):
     """Counts of an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
@@ -29,10 +41,6 @@ class Counts:
     outputs: int | None = None
     """Number of steps of single requests (one or several tokens each) whose times are added up in `latency_s`."""
 
-    def plus(self, other: "Counts") -> "Counts":
-        """Sums; a count that is None in one interval is taken from the other interval."""
-        return Counts(*map(_sum, astuple(self), astuple(other)))
-
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
     """Whether any counter has decreased, as a restart of the server sets it to 0."""
@@ -44,7 +52,7 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
     def grown(names: Names) -> int | None:
         if not names or any(name not in after for name in names):
             return None
-        return _count(sum(increase(before.get(name, {}), after[name]) for name in names))
+        return whole(sum(increase(before.get(name, {}), after[name]) for name in names))
 
     drafted_at = by_position(kind.drafted_at, kind.position, before, after)
     latency = after.get(kind.latency)
@@ -65,7 +73,7 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
     earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
     places = range(max(later, default=-1) + 1)
-    return tuple(_count(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
+    return tuple(whole(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
 
 
 def remembered(before: Page, after: Page) -> Page:
@@ -97,18 +105,6 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
     return places
 
 
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, tuple):
-        return tuple(_count(a + b) for a, b in zip_longest(one, other, fillvalue=0))
-    if one is None or other is None:
-        return other if one is None else one
-    return min(LARGEST, one + other) if isinstance(one, float) else _count(one + other)
-
-
-def _count(number: float) -> int:
-    return min(round(number), MOST_COUNTED)
-
-
 @dataclass(frozen=True)
 class Gauges:
     length: float | None = None
@@ -125,45 +121,36 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """`length` and `rate` are means over the engines that have drafted; `speed` is the sum over all engines."""
-    lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
-    rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
-    speeds = page.get(kind.speed)
-    return Gauges(
-        length=_mean(lengths),
-        rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0, which is no rate
-        speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
-        drafting=_drafting(kind, page),
-        load=_load(kind, page),
-    )
+    """`length` and `rate` are means over the engines that have drafted, `speed` and the requests of `load` are sums
+    over all engines. Of `drafting`, `steps` and `draft_tokens` are known only if all engines have the same value.
+    """
 
+    def mean(name: str, least: float, most: float) -> float | None:
+        values = [value for value in _by_engine(kind, page.get(name, {})) if least <= value <= most]
+        return sum(values) / len(values) if values else None
 
-def _load(kind: Kind, page: Page) -> Load | None:
     def total(name: str) -> float | None:
         return min(LARGEST, sum(_by_engine(kind, page[name]))) if name in page else None
-
-    shares = [value for value in _by_engine(kind, page.get(kind.cache, {})) if value <= 1]
-    load = Load(running=total(kind.running), waiting=total(kind.waiting), cache_usage=_mean(shares))
-    return None if load == Load() else load
-
-
-def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """`steps` and `draft_tokens` are known only if all engines have the same value; others are means over engines."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
         return round(sizes.pop()) if len(sizes) == 1 else None
 
-    def mean(name: str) -> float | None:
-        return _mean([value for value in _by_engine(kind, page.get(name, {})) if 1 <= value <= LARGEST])
-
+    length = mean(kind.length, 1, LARGEST)
     drafting = Drafting(
         steps=same(kind.steps),
         draft_tokens=same(kind.draft_tokens),
-        cap_length=mean(kind.cap_length),
-        block_accept_length=mean(kind.block_length),
+        cap_length=mean(kind.cap_length, 1, LARGEST),
+        block_accept_length=mean(kind.block_length, 1, LARGEST),
     )
-    return None if drafting == Drafting() else drafting
+    load = Load(running=total(kind.running), waiting=total(kind.waiting), cache_usage=mean(kind.cache, 0, 1))
+    return Gauges(
+        length=length,
+        rate=None if length is None else mean(kind.rate, 0, 1),  # before the first draft, the gauge is 0: no rate
+        speed=total(kind.speed),
+        drafting=None if drafting == Drafting() else drafting,
+        load=None if load == Load() else load,
+    )
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
@@ -171,7 +158,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
-    drafted = min(MOST_COUNTED, rounds * drafts)
+    drafted = whole(rounds * drafts)
     return replace(counts, drafted=drafted, accepted=max(0, min(generated - rounds, drafted)))
 
 
@@ -227,10 +214,6 @@ def share(part: float | None, whole: float | None) -> float | None:
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
     return min(LARGEST, part / whole) if part is not None and whole else None
-
-
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def _first_known(first: float | None, second: float | None) -> float | None:
@@ -289,3 +272,50 @@ def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
         tokens_per_round=round_length(kind, wasted) or 1.0,
         acceptance_rate=share(wasted.accepted, wasted.drafted) or 0.0,
     )
+
+
+class History:
+    def __init__(self) -> None:
+        self._kind: Kind | None = None
+        self._server: Server | None = None
+        self._page: Page = {}
+        self._read_at: float | None = None
+        self._total, self._began = Counts(), 0.0
+        self._drafts: int | None = None
+        self._judgement = Judgement()
+
+    def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
+        """The events of a metrics page read at `t` seconds; raises a NotMetricsError if the page is malformed."""
+        page = parsed(lines, kind.counters, kind.gauges)
+        if kind != self._kind:
+            self._kind, self._page, self._read_at = kind, {}, None
+            self._total, self._began = Counts(), t
+            self._drafts, self._judgement = None, Judgement()
+        yield from self._introduced(kind, url, page, t)
+        first = self._read_at is None
+        anew = restarted(kind, self._page, page)
+        now = gauges(kind, page)
+        steady = now.drafts if self._drafts in (None, now.drafts) else None
+        counts = Counts() if first else with_drafts(kind, counted(kind, self._page, page), steady)
+        self._total, self._drafts = self._total.plus(counts), now.drafts
+        seconds = 0.0 if self._read_at is None else t - self._read_at
+        self._judgement = judged(kind, Judgement() if anew else self._judgement, counts, t - seconds, t)
+        self._page, self._read_at = page if anew else remembered(self._page, page), t
+        yield Reading(
+            t=t,
+            restarted=anew,
+            interval=figures(kind, counts, seconds, now),
+            session=figures(kind, self._total, t - self._began),
+            drafting=now.drafting,
+            load=now.load,
+            wasted=as_event(kind, self._judgement),
+        )
+
+    def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
+        labels = (dict(label_set) for series in page.values() for label_set in series)
+        names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
+        models = sorted(names - {""})[:MOST_MODELS]
+        server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
+        if self._server is None or structs.replace(self._server, t=t) != server:
+            self._server = server
+            yield server

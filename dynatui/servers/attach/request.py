@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
-from dynatui.servers.attach.exposition import LARGEST, PageError
+from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_COUNTED, MOST_ROUNDS, Answer, RequestSent
+from dynatui.servers.attach.exposition import PageError
 from dynatui.servers.attach.figures import length, share
 from dynatui.servers.attach.servers import Kind
 
@@ -19,46 +19,36 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
 """(URL, JSON body) -> response body, by POST, or GET if the body is None; raises a PageError."""
 
 
-class _Vllm(msgspec.Struct):
+class _Counts(msgspec.Struct):
+    """Counts of a request: of the usage, then by the names of vLLM, SGLang and llama.cpp."""
+
+    completion_tokens: int | None = None
     per_step_accepted: list[int] | None = None
     per_step_drafted: list[int] | None = None
     num_spec_steps: int | None = None
     num_accepted_draft_tokens: int | None = None
     num_draft_tokens: int | None = None
-
-
-class _Metrics(msgspec.Struct):
-    speculative_decoding: _Vllm | None = None
-
-
-class _Timings(msgspec.Struct):
+    spec_verify_ct: int | None = None
+    spec_num_correct_drafts: int | None = None
+    spec_num_proposed_drafts: int | None = None
     draft_n: int | None = None
     draft_n_accepted: int | None = None
 
 
-class _Sglang(msgspec.Struct):
-    spec_verify_ct: int | None = None
-    spec_num_correct_drafts: int | None = None
-    spec_num_proposed_drafts: int | None = None
-
-
 class _Extension(msgspec.Struct):
-    spec_tokens_details: _Sglang | None = None
+    speculative_decoding: _Counts | None = None
+    spec_tokens_details: _Counts | None = None
 
 
 class _Choice(msgspec.Struct):
     text: str = ""
 
 
-class _Usage(msgspec.Struct):
-    completion_tokens: int | None = None
-
-
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    usage: _Usage | None = None
-    metrics: _Metrics | None = None
-    timings: _Timings | None = None
+    usage: _Counts | None = None
+    metrics: _Extension | None = None
+    timings: _Counts | None = None
     sglext: _Extension | None = None
 
 
@@ -76,7 +66,9 @@ class Request:
     max_new_tokens: int = 128
 
     def event(self) -> RequestSent:
-        return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
+        return RequestSent(
+            t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, MOST_COUNTED)
+        )
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
@@ -95,26 +87,32 @@ def model_of(text: str) -> str:
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
     completion = _decoded(text, _Completion, "completion")
-    vllm = completion.metrics.speculative_decoding if completion.metrics else None
-    sglang = completion.sglext.spec_tokens_details if completion.sglext else None
-    drafted, accepted = _by_round(vllm)
-    totals = _totals(vllm, sglang, completion.timings)
-    if drafted:
-        totals = len(drafted), sum(drafted), sum(accepted)
+    counts = (
+        (completion.metrics and completion.metrics.speculative_decoding)
+        or (completion.sglext and completion.sglext.spec_tokens_details)
+        or completion.timings
+        or _Counts()
+    )
+    by_round = _by_round(counts)
+    rounds = _known(counts.num_spec_steps, counts.spec_verify_ct)
+    drafted = _known(counts.num_draft_tokens, counts.spec_num_proposed_drafts, counts.draft_n)
+    accepted = _known(counts.num_accepted_draft_tokens, counts.spec_num_correct_drafts, counts.draft_n_accepted)
+    if by_round:
+        rounds, drafted, accepted = len(by_round), sum(each for each, _ in by_round), sum(each for _, each in by_round)
     return Answer(
         t=t,
         seconds=seconds,
         model=model[:LONGEST_NAME],
         prompt=request.prompt[:LONGEST_TEXT],
         text="".join(choice.text for choice in completion.choices)[:LONGEST_TEXT],
-        generated=_count(completion.usage.completion_tokens if completion.usage else None),
-        rounds=totals[0],
-        drafted=totals[1],
-        accepted=totals[2],
-        tokens_per_round=length(totals[2], totals[0]),
-        acceptance_rate=share(totals[2], totals[1]),
-        drafted_by_round=tuple(drafted),
-        accepted_by_round=tuple(accepted),
+        generated=_known(completion.usage.completion_tokens if completion.usage else None),
+        rounds=rounds,
+        drafted=drafted,
+        accepted=accepted,
+        tokens_per_round=length(accepted, rounds),
+        acceptance_rate=share(accepted, drafted),
+        drafted_by_round=tuple(each for each, _ in by_round),
+        accepted_by_round=tuple(each for _, each in by_round),
     )
 
 
@@ -130,29 +128,19 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
         return Answer(t=0.0, seconds=clock() - began, model=model[:LONGEST_NAME], prompt=prompt, error=fault)
 
 
-def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Drafted and accepted tokens of each round; both lists are empty if the counts are not reported or impossible."""
-    drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
-    possible = (0 <= some <= all_ <= LARGEST // MOST_ROUNDS for some, all_ in zip(accepted, drafted, strict=False))
-    return (drafted, accepted) if len(drafted) == len(accepted) <= MOST_ROUNDS and all(possible) else ([], [])
+def _by_round(counts: _Counts) -> list[tuple[int, int]]:
+    """(drafted, accepted) tokens of each round; empty if the counts are not reported or impossible."""
+    drafted, accepted = counts.per_step_drafted or [], counts.per_step_accepted or []
+    if not len(drafted) == len(accepted) <= MOST_ROUNDS:
+        return []
+    rounds = list(zip(drafted, accepted, strict=True))
+    return rounds if all(0 <= some <= all_ <= MOST_COUNTED // MOST_ROUNDS for all_, some in rounds) else []
 
 
-def _totals(
-    vllm: _Vllm | None, sglang: _Sglang | None, timings: _Timings | None
-) -> tuple[int | None, int | None, int | None]:
-    if vllm:
-        counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
-    elif sglang:
-        counts = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
-    elif timings:
-        counts = None, timings.draft_n, timings.draft_n_accepted
-    else:
-        counts = None, None, None
-    return _count(counts[0]), _count(counts[1]), _count(counts[2])
-
-
-def _count(number: int | None) -> int | None:
-    return number if number is not None and 0 <= number <= LARGEST else None
+def _known(*counts: int | None) -> int | None:
+    """The first of the counts that is reported; None if it is impossible."""
+    number = next((each for each in counts if each is not None), None)
+    return number if number is not None and 0 <= number <= MOST_COUNTED else None
 
 
 def _decoded(text: str, kind: type[T], name: str) -> T:

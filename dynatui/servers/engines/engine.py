@@ -1,11 +1,12 @@
 """Types of a deployment and of an engine, which turns a deployment into commands. Independent of individual engines."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from decoder.models.names import DraftKind
 
@@ -35,7 +36,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: DraftKind
     levels_at_once: int = 1
     k: int
-    """The largest number of drafted tokens per round."""
+    """The largest number of drafted tokens per round; 0: no drafts."""
     bands: tuple[Band, ...] = ()
     """Drafted tokens by load, from 1 running request on; empty if the engine drafts `k` tokens at every load."""
     most: int
@@ -48,6 +49,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     p_min: float | None = None
     """Least draft probability with which a token is drafted."""
     tree: Tree | None = None
+    synthetic: bool = False
+    """Whether tokens are accepted at random with the predicted rates, to measure the speed at this acceptance."""
 
 
 class Paste(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,15 +64,10 @@ class Engine:
     title: str
     version: str
     """Version of the engine whose option names are printed."""
-    kinds: Mapping[DraftKind, str]
-    """Supported kinds of drafts -> the engine's names of these kinds."""
-    baseline: Callable[[str, int], str]
-    """(target, largest number of running requests) -> command of a server without drafts, to measure against."""
-    speculative: Callable[[Deployment], Paste]
-    synthetic: Callable[[Deployment], str | None]
-    """Command of a server that accepts drafted tokens at random with the predicted rates, whatever the prompts, so that
-    its speed at this acceptance can be measured. None if the engine has no such option.
-    """
+    kinds: frozenset[DraftKind]
+    serve: Callable[[Deployment], Paste]
+    synthetic: bool = False
+    """Whether the engine can start a server of a `synthetic` deployment."""
     rules: tuple[Rule, ...] = ("greedy",)
     by_load: frozenset[DraftKind] = frozenset()
     """Kinds of drafts whose length may depend on the number of running requests."""
@@ -115,14 +113,16 @@ def commands(
     tree: Deployment | None = None,
     stopped: Deployment | None = None,
 ) -> Commands:
+    plain = Deployment(target=target, draft="", kind="model", k=0, most=most, survival=(), length=1.0)
+    accepting = structs.replace(deployment, synthetic=True) if deployment and engine.synthetic else None
     return Commands(
         engine=engine.title,
         version=engine.version,
-        baseline=engine.baseline(target, most),
-        advised=engine.speculative(deployment) if deployment else None,
-        synthetic=engine.synthetic(deployment) if deployment else None,
-        tree=engine.speculative(tree) if tree else None,
-        stopped=engine.speculative(stopped) if stopped else None,
+        baseline=engine.serve(plain).text,
+        advised=engine.serve(deployment) if deployment else None,
+        synthetic=engine.serve(accepting).text if accepting else None,
+        tree=engine.serve(tree) if tree else None,
+        stopped=engine.serve(stopped) if stopped else None,
     )
 
 
@@ -140,11 +140,3 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
         ["--draft-tokens", drafts],
         ["--p-min", f"{deployment.p_min:g}"] if deployment.p_min else [],
     )
-
-
-def written(name: str, content: str) -> str:
-    return f"cat > {name} <<'END'\n{content}\nEND\n"
-
-
-def rates(survival: Sequence[float]) -> list[float]:
-    return [round(rate, 4) for rate in survival]

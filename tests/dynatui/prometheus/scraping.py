@@ -3,11 +3,12 @@
 import http.client
 from collections.abc import Iterable
 from contextlib import closing
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from hypothesis import strategies as st
 from msgspec import structs
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.events import End, Event, Knob, Start, Summary
@@ -38,39 +39,30 @@ def answer(url: str, path: str = "/metrics", method: str = "GET", **headers: str
         return Answer(response.status, response.getheader("Content-Type", ""), response.read())
 
 
-def by_method(page: bytes, sample: str) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for family in text_string_to_metric_families(page.decode()):
-        for each in family.samples:
-            if each.name == sample:
-                found[each.labels["method"]] = found.get(each.labels["method"], 0.0) + each.value
-    return found
-
-
 def generated(page: bytes) -> dict[str, float]:
-    return by_method(page, "vllm:generation_tokens_total")
+    """Generated tokens by method."""
+    families = {family.name: family for family in text_string_to_metric_families(page.decode())}
+    samples = families["vllm:generation_tokens"].samples
+    return {sample.labels["method"]: sample.value for sample in samples}
 
 
-class Metrics(dict[tuple[str, str, str], float]):
-    """Values by name of the sample, method, and position or bound (empty for other samples)."""
+Metrics: TypeAlias = dict[tuple[str, str, str], float]
+"""Values by name of the sample, method, and position or bound (empty for other samples)."""
 
 
-def metrics_of(exporter: Exporter) -> Metrics:
-    return Metrics(
-        (
-            (sample.name, sample.labels["method"], sample.labels.get("position") or sample.labels.get("le", "")),
-            sample.value,
-        )
-        for family in exporter.registry.collect()
-        for sample in family.samples
-    )
+def metrics_of(families: Iterable[Metric]) -> Metrics:
+    samples = (sample for family in families for sample in family.samples)
+    return {
+        (each.name, each.labels["method"], each.labels.get("position") or each.labels.get("le", "")): each.value
+        for each in samples
+    }
 
 
 def counted(events: Iterable[Event]) -> Metrics:
     exporter = Exporter()
     for event in events:
         exporter.take(event)
-    return metrics_of(exporter)
+    return metrics_of(exporter.registry.collect())
 
 
 METHODS = ("auto", "alg1", "ar", "hf")
@@ -93,29 +85,19 @@ def trees(draw: st.DrawFn, method: str) -> tuple[list[int], list[int]]:
 @st.composite
 def rounds(draw: st.DrawFn, method: str) -> list[Event]:
     told: list[Event] = [Start(method=method, prefill_s=draw(SECONDS))]
-    t, position = 0.0, 0
+    t = 0.0
     for number in range(draw(st.integers(0, 4))):
         parents, accepted = draw(trees(method))
         t += draw(SECONDS)
+        size = len(parents)
+        tree = {"tokens": [7] * size, "logprobs": [0.0] * size, "pieces": [""] * size, "parents": parents}
         committed = list(range(draw(st.integers(1, len(accepted) + 1))))
-        told.append(
-            structs.replace(
-                plain_round(method, number, text=""),
-                position=position,
-                t=t,
-                wall_s=t,
-                draft_forwards=None if method == "hf" else 1,
-                tokens=[7] * len(parents),
-                parents=parents,
-                logprobs=[0.0] * len(parents),
-                pieces=[""] * len(parents),
-                accepted=accepted,
-                committed=committed,
-            )
-        )
+        forwards = None if method == "hf" else 1
+        plain = plain_round(method, number, text="")
+        outcome = {"accepted": accepted, "committed": committed}
+        told.append(structs.replace(plain, t=t, wall_s=t, draft_forwards=forwards, **tree, **outcome))
         if draw(st.booleans()):
             told.append(Knob(method=method, round=number + 1, name="tau_h", old=0.9, new=0.8, source="user"))
-        position += len(committed)
     return told
 
 

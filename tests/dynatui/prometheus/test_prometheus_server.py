@@ -16,6 +16,7 @@ from queue import Queue
 from socketserver import TCPServer
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Start, Summary
@@ -75,6 +76,13 @@ def test_a_page_tells_the_counts_of_the_moment(exporter: Exporter) -> None:
     assert generated(page) == {"dynatree": 8, "ar": 8}
 
 
+@pytest.fixture
+def served(exporter: Exporter) -> str:
+    for event in story():
+        exporter.take(event)
+    return exporter.url
+
+
 @pytest.mark.parametrize(
     "accepted",
     [
@@ -83,21 +91,17 @@ def test_a_page_tells_the_counts_of_the_moment(exporter: Exporter) -> None:
         "text/html",
     ],
 )
-def test_names_are_vllms_alone_whatever_format_a_client_prefers(exporter: Exporter, accepted: str) -> None:
-    for event in story():
-        exporter.take(event)
-    _, kind, page = answer(exporter.url, Accept=accepted)
+def test_names_are_vllms_alone_whatever_format_a_client_prefers(served: str, accepted: str) -> None:
+    _, kind, page = answer(served, Accept=accepted)
     assert kind.startswith("text/plain; version=0.0.4")
     assert generated(page) == {"dynatree": 8, "ar": 8}
     assert all(line.split()[2].startswith("vllm:") for line in page.decode().splitlines() if line.startswith("#"))
 
 
-def test_a_client_on_this_machine_may_ask_for_a_compressed_page_or_for_some_of_the_metrics(exporter: Exporter) -> None:
-    for event in story():
-        exporter.take(event)
-    assert address(exporter.url)[0] == "127.0.0.1"
-    assert b"vllm:prompt_tokens" in gzip.decompress(answer(exporter.url, Accept_Encoding="gzip").page)
-    *_, page = answer(exporter.url, "/metrics?name[]=vllm:generation_tokens_total")
+def test_a_client_on_this_machine_may_ask_for_a_compressed_page_or_for_some_of_the_metrics(served: str) -> None:
+    assert address(served)[0] == "127.0.0.1"
+    assert b"vllm:prompt_tokens" in gzip.decompress(answer(served, Accept_Encoding="gzip").page)
+    *_, page = answer(served, "/metrics?name[]=vllm:generation_tokens_total")
     assert generated(page) == {"dynatree": 8, "ar": 8}
     assert b"vllm:prompt_tokens" not in page
 
@@ -138,31 +142,23 @@ def test_a_request_of_more_than_8_kib_is_not_answered(exporter: Exporter, header
 
 
 @pytest.mark.wall_time
-def test_slow_and_silent_clients_are_hung_up_and_others_served(exporter: Exporter) -> None:
-    with ExitStack() as open_until_the_end:
-        idle = [
-            open_until_the_end.enter_context(socket.create_connection(address(exporter.url), timeout=PATIENCE_S))
-            for _ in range(4)
-        ]
-        began = time.monotonic()
-        assert answer(exporter.url).status == 200
-        assert time.monotonic() - began < TIMEOUT_S
-        assert [connection.recv(1) for connection in idle] == [b""] * 4
+def test_silent_clients_and_one_that_sends_byte_by_byte_are_hung_up_and_others_served(exporter: Exporter) -> None:
+    place, began = address(exporter.url), time.monotonic()
 
-
-@pytest.mark.wall_time
-def test_a_client_that_sends_byte_by_byte_is_hung_up_too(exporter: Exporter) -> None:
     def drip(connection: socket.socket) -> None:
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
+        while time.monotonic() < began + PATIENCE_S:
             connection.sendall(b"x")
             time.sleep(0.01)
 
-    began = time.monotonic()
-    with socket.create_connection(address(exporter.url), timeout=PATIENCE_S) as one, pytest.raises(ConnectionError):
-        drip(one)
-    assert time.monotonic() - began < TIMEOUT_S
-    assert answer(exporter.url).status == 200
+    with ExitStack() as open_until_the_end:
+        one, *idle = (
+            open_until_the_end.enter_context(socket.create_connection(place, timeout=PATIENCE_S)) for _ in range(5)
+        )
+        with pytest.raises(ConnectionError):
+            drip(one)
+        assert answer(exporter.url).status == 200
+        assert time.monotonic() - began < TIMEOUT_S
+        assert [connection.recv(1) for connection in idle] == [b""] * 4
 
 
 @pytest.mark.wall_time
@@ -238,9 +234,6 @@ def test_the_server_ends_within_a_second_and_leaves_nothing(*, busy: bool) -> No
     assert not server_threads()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(place)
-
-
-def test_the_server_ends_with_a_run_that_fails() -> None:
     with pytest.raises(RuntimeError, match="out of memory"), exporting(0):
         raise RuntimeError("out of memory")
     assert not server_threads()
@@ -289,38 +282,26 @@ def test_without_a_port_nothing_of_prometheus_is_imported(tmp_path: Path) -> Non
     assert json.loads(done.stdout) == [None, 1, []]
 
 
-def test_on_the_screen_every_event_counts_over_prompts_and_restarts(exporter: Exporter) -> None:
-    engine, session = FakeEngine(), Session(("one", "two"), Models("big", "small"))
-    source = EngineSource(session, engine.loader(session), exporter=exporter, rest_s=0.0)
-    assert source.records == [Loading(f"serving metrics at {exporter.url}")]
-    source.start()
-    until = time.monotonic() + PATIENCE_S
-    while len(engine.prompts) < 5 and time.monotonic() < until:
-        source.go(0)
-        time.sleep(0.005)
-    assert source.close(PATIENCE_S)
-    told = [record for record in source.records if isinstance(record, Event)]
-    assert sum(isinstance(event, Summary) for event in told) >= 4
-    assert metrics_of(exporter) == counted(told)
-
-
-def test_the_screen_serves_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, session = FakeEngine(), Session(("one",), Models("big", "small"), metrics_port=0)
-    pages: list[bytes] = []
+def test_on_the_screen_every_event_counts_over_prompts_and_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, session = FakeEngine(), Session(("one", "two"), Models("big", "small"), metrics_port=0)
 
     def show(source: EngineSource, _view: View, _command: object) -> int:
-        (told,) = source.records
-        assert isinstance(told, Loading)
+        (loading,) = source.records
+        assert isinstance(loading, Loading)
         source.start()
-        url, until = told.step.removeprefix("serving metrics at "), time.monotonic() + PATIENCE_S
-        while not (pages and generated(pages[-1])) and time.monotonic() < until:
-            pages.append(answer(url).page)
+        url, until = loading.step.removeprefix("serving metrics at "), time.monotonic() + PATIENCE_S
+        while len(engine.prompts) < 5 and time.monotonic() < until:
+            source.go(0)
+            assert answer(url).status == 200
         assert source.close(PATIENCE_S)
+        told = [record for record in source.records if isinstance(record, Event)]
+        assert sum(isinstance(event, Summary) for event in told) >= 4
+        families = text_string_to_metric_families(answer(url).page.decode())
+        assert metrics_of(families) == counted(told)
         return 0
 
     monkeypatch.setattr(run, "_show", show)
     monkeypatch.setattr(run, "load_with_times", engine.loader)
     monkeypatch.setattr(guard, "silence_libraries", lambda: None)
     assert run.watch(session) == 0
-    assert generated(pages[-1])
     assert not server_threads()

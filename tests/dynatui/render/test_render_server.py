@@ -21,7 +21,7 @@ from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import named_device, source
 from dynatui.servers.engines.table import ENGINES
-from dynatui.servers.load import LoadCurve
+from dynatui.servers.costs import LoadCurve
 from dynatui.servers.profile_file import Profile, Trees
 from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.server_state import ServerState, fold

@@ -182,10 +182,6 @@ def text_of(file: str) -> str:
     pytest.skip(f"{file} is neither installed nor in a folder named by DYNATUI_ENGINES")
 
 
-def source_of(name: str) -> str:
-    return "\n".join(map(text_of, SOURCES[name]))
-
-
 def own(file: str, name: str) -> Any:
     """A function or method of the engine that needs nothing else of it but the standard library."""
     found: dict[str, Any] = {"bisect": bisect}
@@ -205,30 +201,43 @@ def pasted(engine: Engine) -> Iterator[str]:
         yield from blocks(engine, given, tree)
 
 
-def test_every_flag_for_vllm_is_in_its_source() -> None:
-    source = source_of("vllm")
+def declarations(engine: Engine, text: str) -> Iterator[str]:
+    """Patterns of the lines of the engine's source that declare the options, fields and values of a text."""
+    if engine == TRANSFORMERS:
+        known = {"revision", "device_map", "return_tensors", "assistant_model", "inputs", "output"}
+        yield from (rf"self\.{name} = " for name in {*re.findall(r"\b(\w+)=", text)} - known)
+        return
+    given = words(text)
+    flags = [word for word in given if re.match("--?[a-z]", word) and (word != "-m" or engine == LLAMA_CPP)]
+    if engine in (VLLM, LLAMA_CPP):
+        yield from (f'"{flag}"' for flag in flags)
+    elif engine == SGLANG:
+        yield from (f"^    {flag.removeprefix('--').replace('-', '_')}: " for flag in flags)
+        yield given[0].partition("=")[0] if "=" in given[0] else ""
+    if "--speculative-config" in given:
+        config = json.loads(after(text, "--speculative-config"))
+        yield from (*(f"^    {key}: " for key in config), f'"{config["method"]}"')
+    elif "--speculative-algorithm" in given:
+        yield rf"\b{after(text, '--speculative-algorithm')}\b"
+    elif "--spec-type" in given:
+        yield f'"{after(text, "--spec-type")}"'
+    elif engine == TENSORRT_LLM and "<<" in text:
+        fields = msgspec.yaml.decode(file_in(text))["speculative_config"]
+        yield from (*(f"^    {name}: " for name in fields), rf'Literal\["{fields["decoding_type"]}"\]')
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
+def test_every_option_is_in_the_engines_source(engine: Engine) -> None:
+    source = "\n".join(map(text_of, SOURCES[engine.name]))
+    for pattern in {each for text in pasted(engine) for each in declarations(engine, text)}:
+        assert re.search(pattern, source, re.MULTILINE), pattern
+
+
+def test_vllms_own_check_accepts_the_schedule() -> None:
     checked = own("vllm/v1/spec_decode/dynamic/utils.py", "validate_and_normalize_dynamic_sd_schedule")
-    for text in pasted(VLLM):
-        given = words(text)
-        flags = {word for word in given if word.startswith("--")}
-        assert [flag for flag in flags if f'"{flag}"' not in source] == []
-        if "--speculative-config" in given:
-            config = json.loads(after(text, "--speculative-config"))
-            assert [key for key in config if not re.search(rf"^    {key}: ", source, re.MULTILINE)] == []
-            assert f'"{config["method"]}"' in source
-            if schedule := config.get("num_speculative_tokens_per_batch_size"):
-                assert list(map(list, checked(schedule))) == schedule
-
-
-def test_every_flag_for_sglang_is_in_its_source() -> None:
-    source = source_of("sglang")
-    for text in pasted(SGLANG):
-        given = words(text)
-        flags = [word.removeprefix("--").replace("-", "_") for word in given if word.startswith("--")]
-        assert [flag for flag in flags if not re.search(rf"^    {flag}: ", source, re.MULTILINE)] == []
-        assert "=" not in given[0] or given[0].partition("=")[0] in source
-        if "--speculative-algorithm" in given:
-            assert re.search(rf"\b{after(text, '--speculative-algorithm')}\b", source)
+    config = json.loads(after(next(blocks(VLLM, HEAD)), "--speculative-config"))
+    schedule = config["num_speculative_tokens_per_batch_size"]
+    assert list(map(list, checked(schedule))) == schedule
 
 
 def test_sglangs_own_choice_of_steps_is_the_advised_number() -> None:
@@ -238,29 +247,3 @@ def test_sglangs_own_choice_of_steps_is_the_advised_number() -> None:
     for band in BANDS:
         routed = [steps[str(closest(slots, load))]["candidate_steps"] for load in (band.first, band.last)]
         assert routed == [[band.k], [band.k]]
-
-
-def test_every_flag_for_llama_cpp_is_in_its_source() -> None:
-    source = source_of("llama.cpp")
-    for text in pasted(LLAMA_CPP):
-        given = words(text)
-        flags = {word for word in given if re.match(r"--?[a-z]", word)}
-        assert [flag for flag in flags if f'"{flag}"' not in source] == []
-        if "--spec-type" in given:
-            assert f'"{after(text, "--spec-type")}"' in source
-
-
-def test_every_field_for_tensorrt_llm_is_in_its_source() -> None:
-    source = source_of("tensorrt-llm")
-    for text in pasted(TENSORRT_LLM):
-        if "<<" in text:
-            fields = msgspec.yaml.decode(file_in(text))["speculative_config"]
-            assert [name for name in fields if not re.search(rf"^    {name}: ", source, re.MULTILINE)] == []
-            assert f'Literal["{fields["decoding_type"]}"]' in source
-
-
-def test_every_argument_for_transformers_is_in_its_source() -> None:
-    source = source_of("transformers")
-    for text in pasted(TRANSFORMERS):
-        names = set(re.findall(r"\b(\w+)=", text)) - {"revision", "device_map", "return_tensors", "assistant_model"}
-        assert [name for name in names - {"inputs", "output"} if f"self.{name} = " not in source] == []

@@ -1,12 +1,13 @@
 """The model of batches: what a roofline says of it, what points of a server say, and what others have published."""
 
 from itertools import product
+from typing import TypeAlias
 
 import pytest
 
 from decoder.analysis.roofline import DeviceSpeed
 from decoder.errors import ConfigError
-from dynatui.servers.load import PLAIN, LoadCosts, PassCost, chain, fitted, measured, roofline, scaled
+from dynatui.servers.costs import PLAIN, LoadCosts, PassCost, chain, fitted, measured, roofline, scaled
 from dynatui.servers.profile_file import ModelSize, StepPoint
 from tests.dynatui.servers.profiles import TARGET
 
@@ -65,27 +66,28 @@ def test_a_round_pays_from_the_tokens_that_plain_steps_would_take() -> None:
     assert costs.break_even(1, chain(4)) == pytest.approx(1.9)
 
 
-def test_two_points_give_the_fixed_cost_and_the_cost_of_a_token() -> None:
-    fit = fitted([point(4, 0, 20), point(4, 5, 35)])
-    assert fit.costs.round_s(4, PLAIN) == pytest.approx(20 * MS)
-    assert fit.costs.round_s(4, chain(2)) == pytest.approx(26 * MS)
-    assert fit.costs.drafting_s == 0
+@pytest.mark.parametrize(
+    ("cells", "term_ms", "predicted"),
+    [
+        (((4, 0), (4, 5)), (20, 0, 3, 0, 0), (4, 2)),
+        (((1, 0), (1, 1), (1, 3)), (37.7, 0, 26, 0, 35), (1, 2)),
+        (tuple(product((1, 4, 16, 40), (0, 3, 6))), (8, 0.3, 0.9, 0.05, 0), (64, 4)),
+    ],
+    ids=["two points", "three points, of vLLM's issue 47277", "points at several loads"],
+)
+def test_points_give_the_costs_that_they_tell_apart(
+    cells: tuple[tuple[int, int], ...], term_ms: tuple[float, ...], predicted: tuple[int, int]
+) -> None:
+    def step_ms(running: int, k: int) -> float:
+        return sum(term * each for term, each in zip(term_ms, (1, running, k, running * k, k > 0), strict=True))
+
+    fit = fitted([point(running, k, step_ms(running, k)) for running, k in cells])
+    running, k = predicted
+    assert fit.costs.round_s(running, chain(k)) == pytest.approx(step_ms(running, k) * MS)
+    assert fit.costs.round_s(running, PLAIN) == pytest.approx(step_ms(running, 0) * MS)
+    assert fit.costs.drafting_s == pytest.approx(term_ms[-1] * MS)
     assert fit.error < 1e-6
-
-
-def test_three_points_also_give_what_drafting_costs_at_all() -> None:
-    """Step times of vLLM's issue 47277: 37.7 ms plain, and with drafts 35 ms and 26 ms a token more."""
-    fit = fitted([point(1, k, 37.7 + (35 + 26 * k) * (k > 0)) for k in (0, 1, 3)])
-    assert fit.costs.drafting_s == pytest.approx(35 * MS)
-    assert fit.costs.token_s == pytest.approx(26 * MS)
-    assert fit.costs.break_even(1, chain(1)) == pytest.approx(98.7 / 37.7)
-
-
-def test_points_at_several_loads_give_the_cost_of_a_request_and_of_a_row() -> None:
-    points = [point(b, k, 8 + 0.3 * b + 0.9 * k + 0.05 * b * k) for b, k in product((1, 4, 16, 40), (0, 3, 6))]
-    fit = fitted(points)
-    assert fit.costs.round_s(64, chain(4)) == pytest.approx((8 + 0.3 * 64 + 3.6 + 0.05 * 64 * 4) * MS)
-    assert (fit.streams, fit.drafted) == ((1, 40), (0, 3, 6))
+    assert (fit.streams, fit.drafted) == ((cells[0][0], cells[-1][0]), tuple(sorted({k for _, k in cells})))
 
 
 def test_outliers_at_a_load_do_not_move_the_fit() -> None:
@@ -111,67 +113,59 @@ def test_one_number_of_drafted_tokens_cannot_be_fitted(points: list[StepPoint], 
         fitted(points)
 
 
-TREES = {
-    ("chain", 1): (114.27, 2.05),
-    ("chain", 8): (847.38, 2.06),
-    ("chain", 16): (1567.5, 2.05),
-    ("tree", 1): (128.63, 2.37),
-    ("tree", 8): (902.72, 2.37),
-    ("tree", 16): (1640.95, 2.38),
+Measured: TypeAlias = dict[tuple[int, int], float]
+"""(drafted tokens, running requests) -> tokens a second, divided by tokens a round."""
+TREES: Measured = {
+    (3, 1): 114.27 / 2.05,
+    (3, 8): 847.38 / 2.06,
+    (3, 16): 1567.5 / 2.05,
+    (8, 1): 128.63 / 2.37,
+    (8, 8): 902.72 / 2.37,
+    (8, 16): 1640.95 / 2.38,
 }
-"""vLLM's pull request 22752, mt-bench: tokens a second and L of a chain and a tree, by running requests."""
-
-
-def test_tokens_a_second_of_chains_and_trees_follow_from_three_published_points() -> None:
-    """The number of the tree's tokens is not published; any that is larger than the chain's gives the same fit."""
-    tokens = {"chain": 3, "tree": 8}
-    points = {
-        (shape, streams): point(streams, tokens[shape], 1000 * streams * length / rate)
-        for (shape, streams), (rate, length) in TREES.items()
-    }
-    fit = fitted([points["chain", 1], points["chain", 16], points["tree", 16]])
-    for (shape, streams), (rate, length) in TREES.items():
-        expected = streams * length / fit.costs.round_s(streams, chain(tokens[shape]))
-        assert expected == pytest.approx(rate, rel=0.15)
-
-
-MEDUSA = {
-    "plain": {1: 128.73, 2: 245.14, 4: 453.78, 8: 792.05, 16: 1262.11, 32: 1862.19, 64: 2425.03},
-    "drafts": {1: 155.06, 2: 293.14, 4: 550.85, 8: 911.77, 16: 1318.1, 32: 1681.17, 64: 1769.62},
+"""vLLM's pull request 22752, mt-bench: a chain and a tree. The number of the tree's tokens is not published; any number
+that is larger than the chain's gives the same fit.
+"""
+MEDUSA: Measured = {
+    (k, 2**place): rate / length
+    for k, length, rates in (
+        (0, 1.0, (128.73, 245.14, 453.78, 792.05, 1262.11, 1862.19, 2425.03)),
+        (4, 1.6, (155.06, 293.14, 550.85, 911.77, 1318.1, 1681.17, 1769.62)),
+    )
+    for place, rate in enumerate(rates)
 }
-"""vLLM's pull request 4978: tokens a second of Mistral 7B on an H100 by concurrency, without and with drafts."""
-
-
-def test_where_a_speed_up_becomes_a_loss_follows_from_three_published_loads() -> None:
-    """L is not published: it is 1.6 here, and cancels from the speed-up."""
-    length, seen = 1.6, (1, 16, 64)
-    plain = [point(load, 0, 1000 * load / MEDUSA["plain"][load]) for load in seen]
-    drafts = [point(load, 4, 1000 * load * length / MEDUSA["drafts"][load]) for load in seen]
-    costs = fitted([*plain, *drafts]).costs
-    for load, rate in MEDUSA["plain"].items():
-        assert length / costs.break_even(load, chain(4)) == pytest.approx(MEDUSA["drafts"][load] / rate, rel=0.15)
-    assert length / costs.break_even(64, chain(4)) < 1 < length / costs.break_even(8, chain(4))
-
-
-LENGTHS = {3: 2.61, 4: 2.81, 5: 2.93, 6: 3.00, 7: 3.05, 8: 3.04}
-RATES = {
-    3: (336, 536, 803, 1180),
-    4: (324, 516, 795, 1167),
-    5: (305, 488, 756, 1140),
-    6: (286, 459, 712, 1090),
-    7: (269, 431, 673, 1053),
-    8: (254, 411, 639, 1018),
+"""vLLM's pull request 4978: Mistral 7B on an H100 without and with drafts. L is not published: it is 1.6 here."""
+EAGLE: Measured = {
+    (k, load): rate / length
+    for k, length, rates in (
+        (3, 2.61, (336, 536, 803, 1180)),
+        (4, 2.81, (324, 516, 795, 1167)),
+        (5, 2.93, (305, 488, 756, 1140)),
+        (6, 3.00, (286, 459, 712, 1090)),
+        (7, 3.05, (269, 431, 673, 1053)),
+        (8, 3.04, (254, 411, 639, 1018)),
+    )
+    for load, rate in zip((1, 2, 4, 8), rates, strict=True)
 }
-"""vLLM's pull request 32628, HumanEval: L and tokens a second of EAGLE-3 by drafted tokens, at 1, 2, 4, 8 requests."""
+"""vLLM's pull request 32628, HumanEval, EAGLE-3."""
 
 
-def test_tokens_a_second_by_drafted_tokens_follow_from_four_published_points() -> None:
-    loads = (1, 2, 4, 8)
-    every = {
-        (k, load): point(load, k, 1000 * load * LENGTHS[k] / rate)
-        for k, rates in RATES.items()
-        for load, rate in zip(loads, rates, strict=True)
-    }
-    costs = fitted([every[k, load] for k, load in product((3, 8), (1, 8))]).costs
-    for (k, load), seen in every.items():
-        assert costs.round_s(load, chain(k)) == pytest.approx(seen.step_s, rel=0.15)
+@pytest.mark.parametrize(
+    ("measured", "fitted_to"),
+    [
+        (TREES, [(3, 1), (3, 16), (8, 16)]),
+        (MEDUSA, list(product((0, 4), (1, 16, 64)))),
+        (EAGLE, list(product((3, 8), (1, 8)))),
+    ],
+    ids=["trees", "where a speed-up becomes a loss", "by drafted tokens"],
+)
+def test_published_times_of_steps_follow_from_some_of_them(
+    measured: Measured, fitted_to: list[tuple[int, int]]
+) -> None:
+    step_ms = {cell: 1000 * cell[1] / rate for cell, rate in measured.items()}
+    costs = fitted([point(running, k, step_ms[k, running]) for k, running in fitted_to]).costs
+    for (k, running), ms in step_ms.items():
+        predicted_s = costs.round_s(running, chain(k) if k else PLAIN)
+        assert predicted_s == pytest.approx(ms * MS, rel=0.15)
+        if (0, running) in step_ms and running in (8, 64):
+            assert (costs.break_even(running, chain(4)) < 1.6) == (running == 8)

@@ -17,8 +17,8 @@ from dynatui.servers.attach.events import (
     Wasted,
 )
 from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.figures import History
 from dynatui.servers.attach.servers import KINDS, Kind, recognised
-from dynatui.servers.attach.session import History
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 from dynatui.servers.attach.events import Event, Promise, PromisedChain, Reading
 from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.figures import History
 from dynatui.servers.attach.servers import KINDS, Kind
-from dynatui.servers.attach.session import History
 from dynatui.servers.profile_file import Chain, DraftProfile, ModelSize, Profile, StepPoint
-from dynatui.state.server_state import ServerState, applied, fold
+from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.servers.attach.scripted_session import OPENING
 
 RATES = (0.75, 0.6, 0.48, 0.4, 0.33)
@@ -134,10 +133,6 @@ def steady(server: StandIn, polls: int = 30, rounds: int = 100) -> Iterator[str]
 
 def causes(state: ServerState) -> list[str]:
     return [finding.cause for finding in state.findings]
-
-
-def each_state(events: Sequence[Event]) -> Iterator[ServerState]:
-    yield from accumulate(events, applied, initial=ServerState())
 
 
 def promised_draft(rates: Sequence[float] = RATES) -> DraftProfile:

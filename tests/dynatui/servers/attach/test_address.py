@@ -7,17 +7,15 @@ import pytest
 from decoder.errors import ConfigError
 from dynatui.servers.attach.address import address, is_here, origin, without_query
 
+BOTH = "http://host:8000/metrics", "http://host:8000/prometheus/metrics"
+
 
 @pytest.mark.parametrize(
     ("typed", "pages"),
     [
-        ("localhost:8000", ("http://localhost:8000/metrics", "http://localhost:8000/prometheus/metrics")),
-        ("10.0.0.7:30000/", ("http://10.0.0.7:30000/metrics", "http://10.0.0.7:30000/prometheus/metrics")),
-        ("http://host:8000", ("http://host:8000/metrics", "http://host:8000/prometheus/metrics")),
-        ("http://host:8000/v1", ("http://host:8000/metrics", "http://host:8000/prometheus/metrics")),
+        *((typed, BOTH) for typed in ("host:8000", "host:8000/", "http://host:8000", "http://host:8000/v1")),
         ("https://host/llm/v1/", ("https://host/llm/metrics", "https://host/llm/prometheus/metrics")),
-        ("https://host/metrics", ("https://host/metrics",)),
-        ("https://host/metrics/", ("https://host/metrics",)),
+        *((typed, ("https://host/metrics",)) for typed in ("https://host/metrics", "https://host/metrics/")),
         ("host:8000/prometheus/metrics", ("http://host:8000/prometheus/metrics",)),
         ("http://[::1]:8080", ("http://[::1]:8080/metrics", "http://[::1]:8080/prometheus/metrics")),
         ("host:8080/metrics?model=a", ("http://host:8080/metrics?model=a",)),

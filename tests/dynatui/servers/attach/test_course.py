@@ -1,6 +1,7 @@
 """What a server did is summed by life, part of the session and load, and gives the step times of a load model."""
 
 from collections.abc import Iterator
+from itertools import chain
 
 import pytest
 
@@ -16,13 +17,8 @@ def course_of(server: StandIn, pages: Iterator[str]) -> Course:
 
 
 def test_lives_are_parted_by_restarts_and_hold_all_rounds() -> None:
-    server, after = vllm(), vllm()
-
-    def pages() -> Iterator[str]:
-        yield from steady(server, 7, 100)
-        yield from steady(after, 3, 200)
-
-    course = course_of(server, pages())
+    server = vllm()
+    course = course_of(server, chain(steady(server, 7, 100), steady(vllm(), 3, 200)))
     assert course.before is not None
     assert (course.before.rounds, course.life.rounds, course.k) == (700, 600, 5)
     assert course.life.accepted_at == (450, 360, 288, 240, 198)

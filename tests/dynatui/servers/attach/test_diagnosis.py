@@ -3,9 +3,11 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from numpy.typing import NDArray
 
 from dynatui.servers.attach.course import Course, Span
@@ -29,218 +31,141 @@ from tests.dynatui.servers.attach.stand_in import (
 )
 
 PROMISE = promise()
+PLAIN = StepPoint(running=4, k=0, step_s=0.005, steps=100)
+BY_LOAD = promise(((1, 8, 5), (9, 64, 2)))
+BROKEN, MISWIRED, SHORT = (0.004, 0.0, 0.0, 0.0, 0.0), (0.73, 0.02, 0.001, 0.0, 0.0), (0.75, 0.6, 0.0, 0.0, 0.0)
+REPEATING, SURE = (1.0, 1.0, 0.99, 0.99, 0.98), (0.99, 0.985, 0.98, 0.975, 0.97)
+FALLEN = (0.6, 0.4, 0.3, 0.2, 0.15)
 
 
-def claim(state: ServerState, number: int = 0) -> str:
-    return state.findings[number].claim
-
-
-def remedy(state: ServerState) -> str:
-    return state.findings[0].remedy
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_server_of_any_kind_that_does_as_promised_keeps_its_promise(name: str) -> None:
-    server = StandIn(KINDS[name])
-    state = state_after(server, steady(server, 120), PROMISE)
-    assert causes(state) == []
-    assert verdict(state, final=True).kept
+def promising(rates: tuple[float, ...]) -> Promise:
+    return Promise(t=0.0, profile="p", draft="mine", drafts={"mine": chains(rates)})
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_server_of_any_kind_that_runs_another_draft_does_not_and_the_draft_is_named_by_its_positions(
-    name: str,
+@pytest.mark.parametrize("rates", [RATES, OTHER], ids=["as promised", "another draft"])
+def test_a_server_of_any_kind_keeps_its_promise_unless_it_runs_another_draft_which_its_positions_name(
+    name: str, rates: tuple[float, ...]
 ) -> None:
-    server = StandIn(KINDS[name], OTHER)
+    server = StandIn(KINDS[name], rates)
     state = state_after(server, steady(server, 120), PROMISE)
-    assert causes(state) == ["below"]
-    assert ("the rates are those of other" in remedy(state)) == bool(server.kind.accepted_at)
-    assert verdict(state, final=True).kept is False
+    assert causes(state) == ([] if rates == RATES else ["below"])
+    assert verdict(state, final=True).kept is (rates == RATES)
+    if state.findings:
+        named = "the rates are those of other" in state.findings[0].remedy
+        assert named == bool(server.kind.accepted_at)
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "tgi"])
 def test_a_server_that_never_drafts_although_a_draft_is_promised_is_off_if_its_steps_are_no_rounds(name: str) -> None:
     server = StandIn(KINDS[name])
-    kind = server.kind
-
-    def pages() -> Iterator[str]:
-        yield server.page()
-        server.write(TOKENS - 1)
-        yield server.page()
-        server.write(1)
-        yield server.page()
-
-    *_, early, late = pages()
-    assert causes(state_after(server, iter([server.page(), early]), PROMISE)) == []
-    blank = StandIn(kind).page()
-    state = state_after(server, iter([blank, late]), PROMISE)
-    assert causes(state) == ["off"]
-    assert claim(state) == "speculation is off: 200 tokens were generated, none was drafted"
-    assert kind.speculation in remedy(state)
-    assert causes(state_after(server, iter([blank, late]))) == []
+    pages = [server.page()]
+    for tokens in (TOKENS - 1, 1):
+        server.write(tokens)
+        pages.append(server.page())
+    assert causes(state_after(server, iter(pages[:2]), PROMISE)) == []
+    assert causes(state_after(server, iter(pages))) == []
+    (found,) = state_after(server, iter(pages), PROMISE).findings
+    assert (found.cause, found.claim) == ("off", "speculation is off: 200 tokens were generated, none was drafted")
+    assert server.kind.speculation in found.remedy
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_draft_of_which_not_even_the_first_token_is_accepted_is_broken(*, known: bool) -> None:
-    server = vllm((0.004, 0.0, 0.0, 0.0, 0.0))
-    state = state_after(server, steady(server, 30, 500), PROMISE if known else None)
-    assert causes(state) == ["broken"]
-    assert claim(state).startswith("the draft is broken: 0% of the first tokens of 15,000 drafts are accepted")
-    assert ("promised 75%" in claim(state)) == known
+CASES: dict[str, tuple[StandIn, Promise | None, str, str]] = {
+    "no first token": (
+        *(vllm(BROKEN), PROMISE, "broken"),
+        "the draft is broken: 0% of the first tokens of 3,000 drafts are accepted (promised 75%)",
+    ),
+    "no first token, without a promise": (vllm(BROKEN), None, "broken", "3,000 drafts are accepted; check"),
+    "rounds of one token": (StandIn(KINDS["sglang"], (0.01, 0.0, 0.0, 0.0, 0.0)), PROMISE, "broken", ""),
+    "no second token": (
+        *(vllm(MISWIRED), PROMISE, "miswired"),
+        "73% (promised 75%) of first tokens are accepted, 2% (promised 60%) of second ones",
+    ),
+    "no second token, without a promise": (
+        *(vllm(MISWIRED), None, "miswired"),
+        "73% of first tokens are accepted, 2% of second ones",
+    ),
+    "few first and no second tokens": (vllm((0.3, 0.02, 0.001, 0.0, 0.0)), PROMISE, "below", "position 1 (promised"),
+    "nothing was accepted before": (vllm(), promising((0.0,) * 5), "", ""),
+    "cut short": (vllm(SHORT, drafted=2), PROMISE, "cut short", "2.00 tokens a round, not 5.00"),
+    "cut short, by position": (vllm(SHORT, drafted=2, by_position=True), PROMISE, "cut short", ""),
+    "short as advised at its load": (replace(vllm(SHORT, drafted=2), running=40), BY_LOAD, "", ""),
+    "short at a load for longer drafts": (vllm(SHORT, drafted=2), BY_LOAD, "cut short", ""),
+    "slow": (
+        *(vllm(), promise(plain=(PLAIN,)), "slow"),
+        "a round takes as long as 4.00 steps without drafts, so break-even is L-bar 4.00, but L-bar is 3.56",
+    ),
+    "fast": (replace(vllm(), step_s=0.017), promise(plain=(PLAIN,)), "", ""),
+    "plain steps at another load": (vllm(), promise(plain=(structs.replace(PLAIN, running=32),)), "", ""),
+    "repeating": (vllm(REPEATING), PROMISE, "loop", "98% of drafts are accepted whole (promised 33%)"),
+    "repeating, without a promise": (vllm(REPEATING), None, "loop", "98% of drafts are accepted whole: the texts"),
+    "sure as promised": (vllm(SURE), promising(SURE), "", ""),
+    "longer than advised": (
+        *(vllm(), promise(((1, 64, 2),)), "length"),
+        "the server drafts up to 5 tokens a round, 2 are advised; set num_speculative_tokens to 2",
+    ),
+    "no drafts advised": (vllm(), promise(((1, 64, 0),)), "length", "none pays"),
+    "nothing advised": (vllm(), promise(()), "", ""),
+    "as advised at its load": (vllm(), BY_LOAD, "", ""),
+    "longer than advised at its load": (
+        *(replace(vllm(), running=24), BY_LOAD, "length"),
+        "the server drafts 5.0 tokens a round at 24.0 running requests, 2 are advised",
+    ),
+}
 
 
-def test_a_draft_without_positions_is_broken_if_rounds_make_one_token() -> None:
-    server = StandIn(KINDS["sglang"], (0.01, 0.0, 0.0, 0.0, 0.0))
-    assert causes(state_after(server, steady(server), PROMISE)) == ["broken"]
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_is_wrong_is_named_with_its_figures(case: tuple[StandIn, Promise | None, str, str]) -> None:
+    made, promised, cause, told = case
+    server = replace(made)
+    state = state_after(server, steady(server), promised)
+    assert causes(state) == ([cause] if cause else [])
+    assert told in "; ".join(f"{finding.claim}; {finding.remedy}" for finding in state.findings)
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_head_whose_second_token_fails_is_miswired(*, known: bool) -> None:
-    server = vllm((0.73, 0.02, 0.001, 0.0, 0.0))
-    state = state_after(server, steady(server), PROMISE if known else None)
-    assert causes(state) == ["miswired"]
-    first, second = (" (promised 75%)", " (promised 60%)") if known else ("", "")
-    told = f"73%{first} of first tokens are accepted, 2%{second} of second ones"
-    assert told in claim(state)
-
-
-def test_a_head_whose_first_token_is_also_worse_is_not_miswired() -> None:
-    server = vllm((0.3, 0.02, 0.001, 0.0, 0.0))
-    assert causes(state_after(server, steady(server), PROMISE)) == ["below"]
-
-
-def test_a_server_that_accepts_what_was_never_accepted_before_is_not_judged() -> None:
-    nothing = Promise(t=0.0, profile="p", draft="mine", drafts={"mine": chains((0.0,) * 5)})
-    server = vllm()
-    assert causes(state_after(server, steady(server), nothing)) == []
-
-
-def test_drafts_that_are_cut_short_are_told_and_the_rates_of_later_positions_are_not_held_against_them() -> None:
-    server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), drafted=2)
-    state = state_after(server, steady(server), PROMISE)
-    assert causes(state) == ["cut short"]
-    assert "2.00 tokens a round, not 5.00" in claim(state)
-
-
-def test_drafts_may_be_as_short_as_is_advised_at_the_load() -> None:
-    server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), drafted=2)
-    server.running = 40
-    by_load = promise(((1, 16, 5), (17, 64, 2)))
-    assert causes(state_after(server, steady(server), by_load)) == []
-    server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), drafted=2)
-    assert causes(state_after(server, steady(server), by_load)) == ["cut short"]
-
-
-PLAIN = (StepPoint(running=4, k=0, step_s=0.005, steps=100),)
-
-
-def test_rounds_that_cost_more_than_their_tokens_are_slow_and_break_even_is_told() -> None:
-    server = vllm()
-    state = state_after(server, steady(server), promise(plain=PLAIN))
-    assert causes(state) == ["slow"]
-    told = "a round takes as long as 4.00 steps without drafts, so break-even is L-bar 4.00, but L-bar is 3.56"
-    assert told in claim(state)
-    fast = vllm()
-    fast.step_s = 0.017
-    assert causes(state_after(fast, steady(fast), promise(plain=PLAIN))) == []
-    elsewhere = tuple(replace_running(point, 32) for point in PLAIN)
-    server = vllm()
-    assert causes(state_after(server, steady(server), promise(plain=elsewhere))) == []
-
-
-def replace_running(point: StepPoint, running: float) -> StepPoint:
-    return StepPoint(running=running, k=0, step_s=point.step_s, steps=point.steps)
-
-
-def growing(server: StandIn, *, cache: float, running: float, last: tuple[float, ...]) -> Iterator[str]:
-    """Pages of a server whose acceptance falls half-way, while its load or its cache changes."""
+def changing(server: StandIn, **after: Any) -> Iterator[str]:
+    """Pages of a server that changes half-way."""
     yield from steady(server, 60, 400)
-    server.rates, server.cache, server.running = last, cache, running
+    for name, value in after.items():
+        setattr(server, name, value)
     yield from steady(server, 60, 400)
-
-
-FALLEN = (0.6, 0.4, 0.3, 0.2, 0.15)
 
 
 @pytest.mark.parametrize(
-    ("cache", "running", "found"),
-    [(0.5, 4.0, ["context"]), (0.2, 4.0, []), (0.5, 16.0, [])],
-    ids=["longer texts", "texts as long", "another load"],
+    ("name", "after", "told"),
+    [
+        (
+            *("vllm", {"cache": 0.5}),
+            "from 3.56 to 2.65 at 4.0 running requests, each with 2.50 times the KV cache",
+        ),
+        ("vllm", {}, ""),
+        ("vllm", {"cache": 0.5, "running": 16.0}, ""),
+        ("llamacpp", {}, "from 3.56 to 2.65 at 4.0 running requests"),
+    ],
+    ids=["longer texts", "texts as long", "another load", "a cache of unknown size"],
 )
-def test_a_fall_with_the_length_of_the_texts_is_the_context(cache: float, running: float, found: list[str]) -> None:
-    server = vllm()
-    state = state_after(server, growing(server, cache=cache, running=running, last=FALLEN))
+def test_a_fall_with_the_length_of_the_texts_is_the_context(name: str, after: dict[str, float], told: str) -> None:
+    server = StandIn(KINDS[name])
+    found = state_after(server, changing(server, rates=FALLEN, **after)).findings
+    assert [(each.cause, each.claim) for each in found] == (
+        [("context", f"L-bar falls while the load stays: {told}")] if told else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("rates", "promised", "found"),
+    [(FALLEN, None, ["restart"]), (RATES, None, []), (FALLEN, PROMISE, ["restart"])],
+    ids=["worse", "as before", "which also explains an acceptance below the promise"],
+)
+def test_a_fall_at_a_restart_is_a_regression(
+    rates: tuple[float, ...], promised: Promise | None, found: list[str]
+) -> None:
+    server, restarted = vllm(), vllm(rates)
+    pages = [*steady(server, 30, 400), *steady(restarted, 30, 400)]
+    state = state_after(server, iter(pages), promised)
     assert causes(state) == found
     if found:
-        assert "from 3.56 to 2.65 at 4.0 running requests, each with 2.50 times the KV cache" in claim(state)
-
-
-def test_without_the_size_of_the_cache_a_fall_at_the_same_load_may_be_the_context() -> None:
-    server = StandIn(KINDS["llamacpp"])
-    state = state_after(server, growing(server, cache=0.0, running=4.0, last=FALLEN))
-    assert causes(state) == ["context"]
-    assert "KV cache" not in claim(state)
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_texts_that_repeat_themselves_are_a_loop(*, known: bool) -> None:
-    server = vllm((1.0, 1.0, 0.99, 0.99, 0.98))
-    state = state_after(server, steady(server), PROMISE if known else None)
-    assert causes(state) == ["loop"]
-    assert ("98% of drafts are accepted whole (promised 33%)" in claim(state)) == known
-
-
-def test_acceptance_of_almost_all_tokens_is_no_loop_where_it_is_promised() -> None:
-    sure = (0.99, 0.985, 0.98, 0.975, 0.97)
-    drafts = {"mine": chains(sure)}
-    server = vllm(sure)
-    state = state_after(server, steady(server), Promise(t=0.0, profile="p", draft="mine", drafts=drafts))
-    assert causes(state) == []
-
-
-def restarting(server: StandIn, after: StandIn) -> Iterator[str]:
-    yield from steady(server, 30, 400)
-    yield from steady(after, 30, 400)
-
-
-@pytest.mark.parametrize(("rates", "found"), [(FALLEN, ["restart"]), (RATES, [])])
-def test_a_fall_at_a_restart_is_a_regression(rates: tuple[float, ...], found: list[str]) -> None:
-    server = vllm()
-    state = state_after(server, restarting(server, vllm(rates)), None)
-    assert causes(state) == found
-    if found:
-        assert claim(state) == "L-bar fell from 3.56 to 2.65 when the server restarted"
-        state = state_after(server, restarting(vllm(), vllm(rates)), PROMISE)
-        assert causes(state) == ["restart"], "which also explains an acceptance below the promise"
-
-
-def test_another_number_of_drafted_tokens_than_advised_is_told_with_the_option_that_sets_it() -> None:
-    server = vllm()
-    state = state_after(server, steady(server), promise(((1, 64, 2),)))
-    assert causes(state) == ["length"]
-    assert claim(state) == "the server drafts up to 5 tokens a round, 2 are advised"
-    assert remedy(state) == "set num_speculative_tokens to 2"
-    assert "none pays" in remedy(state_after(server, steady(server), promise(((1, 64, 0),))))
-    assert causes(state_after(server, steady(server), promise(()))) == []
-
-
-def test_more_drafted_tokens_than_advised_at_a_load_are_told() -> None:
-    by_load = promise(((1, 8, 5), (9, 64, 2)))
-    server = vllm()
-    assert causes(state_after(server, steady(server), by_load)) == []
-    server = vllm()
-    server.running = 24
-    state = state_after(server, steady(server), by_load)
-    assert causes(state) == ["length"]
-    assert claim(state) == "the server drafts 5.0 tokens a round at 24.0 running requests, 2 are advised"
-
-
-def test_where_drafted_tokens_are_counted_by_position_each_position_is_compared_with_its_own() -> None:
-    server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), by_position=True, drafted=2)
-    state = state_after(server, steady(server), PROMISE)
-    assert causes(state) == ["cut short"]
-    assert state.reading
-    assert state.reading.session.acceptance_by_position == pytest.approx([0.75, 0.6, None, None, None])
+        assert state.findings[0].claim == "L-bar fell from 3.56 to 2.65 when the server restarted"
 
 
 @pytest.mark.parametrize(
@@ -301,7 +226,7 @@ def profiled(random: np.random.Generator) -> PromisedChain:
 def session(random: np.random.Generator, skill: float, polls: int) -> list[list[str]]:
     """Causes that are found after each poll, of two requests each."""
     chain = profiled(random)
-    drafts = {"mine": (*(replaced(chain, k) for k in range(1, 4)), chain)}
+    drafts = {"mine": tuple(structs.replace(chain, rates=chain.rates[:k], drafted=float(k)) for k in range(1, 5))}
     promised = Promise(t=0.0, profile="p", draft="mine", drafts=drafts, advised=((1, 64, 4),))
     course, told = Course(k=4), list[list[str]]()
     for _ in range(polls):
@@ -312,12 +237,6 @@ def session(random: np.random.Generator, skill: float, polls: int) -> list[list[
         course = replace(course, life=course.life.plus(span))
         told.append([finding.cause for finding in findings(Seen(KINDS["vllm"], course, promised))])
     return told
-
-
-def replaced(chain: PromisedChain, k: int) -> PromisedChain:
-    return PromisedChain(
-        rates=chain.rates[:k], rounds=chain.rounds, design_effect=chain.design_effect, drafted=float(k)
-    )
 
 
 def test_looking_again_and_again_reports_no_server_that_serves_such_prompts_as_were_profiled() -> None:

@@ -11,7 +11,7 @@ from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises, schedule
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import source
-from dynatui.servers.engines.vllm import VLLM
+from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
 from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
 
@@ -22,17 +22,12 @@ def promised(found: Profile, name: str | None = None, advised: Advised | None = 
     return promises(PATH, found, name, advised, [])(KINDS["vllm"], 2.0)
 
 
-def test_the_only_draft_is_the_deployed_one_with_chains_of_each_length() -> None:
-    found = promised(profile(small=promised_draft()))
+def test_the_deployed_draft_has_chains_of_each_length_and_all_drafts_are_kept() -> None:
+    only, both = profile(small=promised_draft()), profile(small=promised_draft(), tiny=promised_draft(RATES[:2]))
+    found = promised(only)
     assert (found.t, found.profile, found.draft) == (2.0, "mine.json", "small")
-    assert [len(chain.rates) for chain in found.drafts["small"]] == [1, 2, 3, 4, 5]
-    assert found.drafts["small"][2].rates == RATES[:3]
-
-
-def test_of_several_drafts_the_deployed_one_is_named_and_all_are_kept() -> None:
-    both = profile(small=promised_draft(), tiny=promised_draft(RATES[:2]))
-    found = promised(both, "tiny")
-    assert (found.draft, list(found.drafts)) == ("tiny", ["small", "tiny"])
+    assert [chain.rates for chain in found.drafts["small"]] == [RATES[:k] for k in range(1, 6)]
+    assert (promised(both, "tiny").draft, list(promised(both, "tiny").drafts)) == ("tiny", ["small", "tiny"])
 
 
 @pytest.mark.parametrize(
@@ -75,7 +70,7 @@ def test_what_is_no_number_by_load_is_refused(text: str) -> None:
 def test_the_advised_numbers_are_by_default_those_that_follow_from_the_costs_in_the_profile() -> None:
     costs = Costs(source="given", target_s={1: 0.02}, draft_s={"small": 0.001})
     found = replace(profile(small=promised_draft()), costs=costs)
-    deployment = advised(found, source(found), VLLM, (1, 64)).deployment
+    deployment = advised(found, source(found), ENGINES["vllm"], (1, 64)).deployment
     assert deployment is not None
     assert max(k for _, _, k in promised(found).advised) == deployment.k > 0
     assert promised(found).advised[-1][1] == 2**32

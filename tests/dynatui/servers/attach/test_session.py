@@ -16,8 +16,9 @@ from dynatui.servers.attach.address import address
 from dynatui.servers.attach.client import Client
 from dynatui.servers.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.servers.attach.exposition import NotMetricsError, PageError, lines_of
+from dynatui.servers.attach.figures import History
 from dynatui.servers.attach.servers import KINDS
-from dynatui.servers.attach.session import History, Polling, watch
+from dynatui.servers.attach.session import Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
 from tests.dynatui.servers.attach.page_server import Answer, dripping, page, raw, serving, text
 
@@ -127,9 +128,6 @@ def test_the_second_page_is_tried_where_the_first_is_none_and_kept() -> None:
     ("text", "reason"),
     [
         ("up 1\n", "do not belong to a supported server; supported: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI"),
-        ("", "is empty"),
-        ("<html></html>\n", "is HTML"),
-        ("hello\n", "not in a Prometheus format"),
         (ONE[:900], "is cut off"),
         (ONE.replace("} 4800.0", "} lots"), "not in a Prometheus format"),
     ],
