@@ -8,10 +8,14 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import structs
 
-from decoder.models.names import DraftKind
+from decoder.models.names import DraftKind, revision
 
 Rule: TypeAlias = Literal["greedy", "probabilistic"]
 """How drafts are chosen at T > 0: the most probable tokens, or tokens drawn from the draft's distribution."""
+
+
+WITHIN: tuple[DraftKind, ...] = ("mtp", "lookup")
+"""Kinds of drafts without weights of their own."""
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -140,3 +144,16 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
         ["--draft-tokens", drafts],
         ["--p-min", f"{deployment.p_min:g}"] if deployment.p_min else [],
     )
+
+
+def revised(model: str, option: str = "--revision") -> list[str]:
+    version = revision(model)
+    return [option, version] if version else []
+
+
+def written(name: str, content: str) -> str:
+    return f"cat > {name} <<'END'\n{content}\nEND\n"
+
+
+def rates(survival: Sequence[float]) -> list[float]:
+    return [round(rate, 4) for rate in survival]
