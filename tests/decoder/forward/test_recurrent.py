@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from decoder import RunConfig
 from decoder.errors import ConfigError, PairError
@@ -47,36 +46,6 @@ def after_text(model: LanguageModel, text: list[int]) -> StateCache:
 
 def begun(model: LanguageModel) -> StateCache:
     return after_text(model, PROMPT)
-
-
-def after(model: LanguageModel, text: list[int]) -> dict[Any, Tensor]:
-    """States after a text that is read in one pass."""
-    return after_text(model, text).states
-
-
-def same(one: dict[Any, Tensor], other: dict[Any, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.allclose(one[key], other[key], atol=1e-4) for key in one)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("rows", [1, 4])
-def test_drafted_rows_do_not_enter_the_states(model: LanguageModel, rows: int) -> None:
-    """Some modules update states in place if they are given a single token."""
-    cache = begun(model)
-    model.forward(cache, FORKED[:rows], PLACES[:rows], FORK[:rows, :rows])
-    assert same(cache.states, after(model, PROMPT))
-    cache.keep([])
-    assert same(cache.states, after(model, PROMPT))
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("path", [[0], [0, 1], [0, 2], [0, 1, 3]])
-def test_an_accepted_path_enters_the_states(model: LanguageModel, path: list[int]) -> None:
-    """Paths end at an inner node, at a leaf whose path is padded, or at the deepest leaf."""
-    cache = begun(model)
-    model.forward(cache, FORKED, PLACES, FORK)
-    cache.keep([20 + node for node in path])
-    assert same(cache.states, after(model, [*PROMPT, *(FORKED[node] for node in path)]))
 
 
 def test_states_cannot_go_back(model: LanguageModel) -> None:

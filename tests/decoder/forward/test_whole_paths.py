@@ -77,22 +77,6 @@ def calls(module: Any) -> Iterator[list[Tensor]]:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("path", [[], [0], [0, 1], [0, 2], [0, 1, 3]])
-def test_a_kept_path_enters_the_cache_and_nothing_else_does(begun: Begun, path: list[int]) -> None:
-    begun.form.forward(begun.cache, FORKED, PLACES, FORK)
-    begun.cache.keep([20 + node for node in path])
-    assert begun.goes_on([*PROMPT, *(FORKED[node] for node in path)])
-
-
-@torch.inference_mode()
-def test_a_path_of_an_earlier_pass_may_be_kept(begun: Begun) -> None:
-    begun.form.forward(begun.cache, FORKED[:3], PLACES[:3], FORK[:3, :3])
-    begun.form.forward(begun.cache, FORKED[3:], PLACES[3:], FORK[3:])
-    begun.cache.keep([20, 22])
-    assert begun.goes_on([*PROMPT, 5, 7])
-
-
-@torch.inference_mode()
 @pytest.mark.parametrize("length", [20, 19, 3, 0])
 def test_a_text_may_be_cut(begun: Begun, length: int) -> None:
     begun.cache.cut(length)

@@ -235,15 +235,6 @@ def test_the_file_may_change_once_it_was_read(tmp_path: Path, llama: LanguageMod
     assert torch.equal(head.state_dict()["fc.weight"], weights(FLAT)["fc.weight"])
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
-def test_the_output_head_of_a_saved_target_is_its_own(tmp_path: Path, family: str) -> None:
-    """The output head is read from the file, since native forms fold its weight into other matrices."""
-    module = target(family)
-    folder = tiny.save(tmp_path / family, module, tiny.train_tokenizer())
-    model = load_model(str(folder), CPU, torch.float32)
-    assert torch.equal(model.output_head, module.get_output_embeddings().weight)
-
-
 def test_a_tied_output_head_is_held_once(tmp_path: Path) -> None:
     module = tiny.build(tiny.FAMILIES["llama"](num_hidden_layers=8, tie_word_embeddings=True), seed=1)
     model = load_model(str(tiny.save(tmp_path / "target", module, tiny.train_tokenizer())), CPU, torch.float32)
