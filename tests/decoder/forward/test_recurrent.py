@@ -14,21 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import RunConfig
-from decoder.errors import ConfigError, PairError
+from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.forward.recurrent.owners import FIELD, at_most
 from decoder.forward.recurrent.states import NO_PARENT, StateCache, path_batch, path_to, with_parents
-from decoder.forward.static.hf import ModuleStatic
-from decoder.run import decoding_path
 from decoder.session.protocol import Outcome
 from decoder.tree import visibility
 from tests import tiny
 from tests.decoder.any_family import CONTEXT, PROMPT, counted, engine_of, rounds_of, whole_and_layers
 from tests.decoder.fixed_tree import FORK, FORKED, PLACES
 from tests.decoder.property_settings import examples
-from tests.decoder.recurrent_families import FAMILIES, STEPWISE, config_of, target_of
-from tests.decoder.tensor_parallel.started_ranks import require_spreadable
+from tests.decoder.recurrent_families import FAMILIES, STEPWISE, target_of
 
 
 @pytest.fixture(params=["lfm2", "mamba2", "qwen3_5_text"])
@@ -59,25 +56,6 @@ def test_states_cannot_go_back(model: LanguageModel) -> None:
 def test_a_cache_counts_the_bytes_of_its_states(model: LanguageModel) -> None:
     cache = begun(model)
     assert cache.nbytes >= sum(state.nbytes for state in cache.states.values()) > 0
-
-
-def test_what_needs_rows_refuses_states(model: LanguageModel) -> None:
-    with pytest.raises(PairError, match=r"keeps states.*leave out --exact"):
-        model.exact()
-    with pytest.raises(PairError, match=r"keeps states.*leave out streaming"):
-        model.streaming(2, 8)
-    with pytest.raises(PairError, match="layers with states need the host"):
-        ModuleStatic(model.hf.module)
-    with pytest.raises(ConfigError, match=r"keeps states.*start one process"):
-        require_spreadable(config_of("qwen3_next"))
-
-
-def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_path, "has_graphs", lambda _: True)
-    configs = {"target": config_of("lfm2"), "draft": config_of("lfm2")}
-    path = decoding_path.expected_path(configs, torch.device("cuda"), exact=False)
-    assert path.name == decoding_path.HOST
-    assert "layers with states" in path.reason
 
 
 # Drafted rows as paths

@@ -75,7 +75,7 @@ def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
         assert fact in card
 
 
-def test_every_method_writes_the_same_text_in_float32_and_speculation_saves_target_passes(engine: Engine) -> None:
+def test_every_method_writes_the_same_text_in_float32(engine: Engine) -> None:
     methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
     played = play(engine, RunConfig(methods, max_new_tokens=40, dynatree=PRESETS["paper"]), PROMPT)
     assert all(played.figures(name).identical_to_ar for name in methods)
