@@ -78,21 +78,17 @@ def findings(cases: Iterable[MethodCase]) -> Iterator[Finding]:
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):
         limits_of_group = _limits(group)
         first, *_ = (*remedies(limits_of_group[0]), "")
+        known = [(case, case.bottleneck) for case in group if case.bottleneck]
+        second = ((case, remedy) for case, limits in known for remedy in remedies(limits)[1:])
         yield Finding(
             group,
             NO_LIMIT.rstrip(".") if limit is None else limited(limits_of_group, limit),
             first,
-            tuple(grouped(_second_remedies(group)).items()),
+            tuple(grouped(second).items()),
         )
     looping = tuple(case for case, limits in known_cases if limits.repeats)
     if looping:
         yield Finding(looping, repeated(_limits(looping)).rstrip("."))
-
-
-def _second_remedies(group: Cases) -> Iterator[tuple[MethodCase, str]]:
-    for case in group:
-        for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
-            yield case, remedy
 
 
 def _limits(group: Cases) -> Sequence[Bottleneck]:

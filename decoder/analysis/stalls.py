@@ -6,7 +6,6 @@ rounds, which are interrupted less often; then only the rounds that lost the mos
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from functools import partial
 from itertools import zip_longest
 from statistics import median
 from typing import Any
@@ -111,8 +110,6 @@ def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
 
 
 def _combined(one: Times, other: Times, sign: int) -> Times:
-    return Times(*map(partial(_sum_if_known, sign), msgspec.structs.astuple(one), msgspec.structs.astuple(other)))
-
-
-def _sum_if_known(sign: int, one: float | None, other: float | None) -> Any:
-    return None if one is None or other is None else one + sign * other
+    pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    sums: list[Any] = [None if None in pair else pair[0] + sign * pair[1] for pair in pairs]
+    return Times(*sums)

@@ -21,7 +21,7 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.eagle2 import Eagle2
 from decoder.methods.linear import Linear
 from decoder.tree import depths
-from decoder.tree_rules import Rules, TreeRule, used_depth
+from decoder.tree_rules import Rules, used_depth
 
 ROUNDS = 50
 LEAST_SHARE = 0.5
@@ -173,14 +173,11 @@ def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = No
     record, rule = TreeRecord(rounds), rules.rule()
     samples = _Samples(len(rounds), fitted(past[-ROUNDS:], plain_pass_s))
     by_history = bool(rule.history.enabled)
-    present = replay_rounds(record, _as_recorded(record, rule) if by_history else rule, rule)
+    # The history rule moves tau_h and D0, so each round is replayed with its recorded values.
+    moved = replace(rule, growth=replace(rule.growth, tau_h=record.tau_h, d0=record.d0)) if by_history else rule
+    present = replay_rounds(record, moved, rule)
     grids = tuple(_grid(record, rules, axis_pair, samples, present) for axis_pair in axes)
     return WhatIf(grids, len(rounds), _cell(present, samples, present), rule.budget.by_cost, by_history)
-
-
-def _as_recorded(record: TreeRecord, rule: TreeRule) -> TreeRule:
-    """The rule with each round's recorded values of tau_h and D0, which the history rule moves."""
-    return replace(rule, growth=replace(rule.growth, tau_h=record.tau_h, d0=record.d0))
 
 
 def _has_tree(event: Round, *, adaptive: bool) -> bool:

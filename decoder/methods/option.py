@@ -137,7 +137,10 @@ def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, 
 
     def write(rules: TunableParameters) -> str:
         changed = [knob for knob in known.values() if rules.knob(knob.name) != usual.knob(knob.name)]
-        return ",".join(f"{knob.name}={_knob_text(knob, rules.knob(knob.name))}" for knob in changed)
+        values = ((knob, rules.knob(knob.name)) for knob in changed)
+        return ",".join(
+            f"{knob.name}={knob.written(value) if knob.values else number(value)}" for knob, value in values
+        )
 
     return Option(name, str, "KNOB=X,..", help_, tuple(vars(usual)), read, write, rank=rank)
 
@@ -152,7 +155,3 @@ def _knob_value(knob: KnobInfo, text: str, fault: str) -> float:
     except ValueError:
         kind = "a whole number" if knob.integer else "a number"
         raise ConfigError(f"{fault}; give {knob.name} as {kind}") from None
-
-
-def _knob_text(knob: KnobInfo, value: float) -> str:
-    return knob.written(value) if knob.values else number(value)

@@ -240,11 +240,10 @@ def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
     """Logits after the probe's text and after each of `PATHS`, read as plain text; shape (5, V)."""
-    return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
-
-
-def _text_of_form(model: LanguageModel) -> Tensor:
-    return _tried(model, lambda: _after_by_form(model, ((), *PATHS)), NO_TEXT)
+    if model.hf.loaded is not None:
+        return _text_of_module(model)
+    form = plain or model
+    return _tried(form, lambda: _after_by_form(form, ((), *PATHS)), NO_TEXT)
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:

@@ -192,7 +192,10 @@ def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dt
 def _nearest(folder: str, wanted: float) -> Inflated:
     """The embedded model of `folder`, inflated to about `wanted` parameters in the proportions of large models."""
     small = architecture_in(folder)
-    return min(_candidates(folder, small, wanted), key=_disproportion)
+    return min(
+        _candidates(folder, small, wanted),
+        key=lambda model: abs(math.log(model.architecture.hidden_size / model.layers / WIDTH_PER_LAYER)),
+    )
 
 
 def _candidates(folder: str, small: Architecture, wanted: float) -> Iterator[Inflated]:
@@ -203,10 +206,6 @@ def _candidates(folder: str, small: Architecture, wanted: float) -> Iterator[Inf
         if copies > 1 and base > wanted * SHORTFALL:
             return
         yield Inflated(folder, small, copies, max(fewest, fewest + round((wanted - base) / (next_one - base))))
-
-
-def _disproportion(model: Inflated) -> float:
-    return abs(math.log(model.architecture.hidden_size / model.layers / WIDTH_PER_LAYER))
 
 
 def _rounded(parameters: int) -> tuple[str, str]:

@@ -66,11 +66,7 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
     *entropy_values, forward, backward, distance = sums.tolist()
     by_text = [*entropy_values, forward, -backward, distance, math.log(root.length)]
     by_settings = [root.sampling.temperature, root.sampling.top_p]
-    return torch.tensor([*by_text, *by_settings, *pass_time_features(draft_s, target_s)])
-
-
-def pass_time_features(draft_s: float, target_s: float) -> list[float]:
-    return [math.log(max(draft_s, LEAST)), math.log(max(target_s, LEAST))]
+    return torch.tensor([*by_text, *by_settings, *(math.log(max(seconds, LEAST)) for seconds in (draft_s, target_s))])
 
 
 PROJECTED, WIDE, NARROW = 128, 512, 32

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
 from decoder.tree import visibility
 from tests.decoder.any_family import CONTEXT, PROMPT
@@ -35,7 +36,10 @@ def plain(module: Any, text: Sequence[int]) -> Tensor:
 
 @torch.inference_mode()
 def largest_difference(
-    form: Forward, module: Any, keeping: Sequence[Sequence[int]], levels: Sequence[range] = (range(len(PARENTS)),)
+    form: Forward | LanguageModel,
+    module: Any,
+    keeping: Sequence[Sequence[int]],
+    levels: Sequence[range] = (range(len(PARENTS)),),
 ) -> float:
     """Largest difference between a node's logits and those of its path as plain text, relative to the largest logit.
 

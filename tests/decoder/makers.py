@@ -15,7 +15,7 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
-from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests import heads, tiny
 from tests.decoder import mtp_checkpoints
 from tests.decoder.any_family import greedy
 from tests.reference import Oracle
@@ -130,7 +130,7 @@ class TinyModels:
 
     @staticmethod
     def _make(name: str, home: Path) -> tiny.TinyPair:
-        known = tiny.SPECIAL | eagle3_checkpoints.PAIRS | dflash_checkpoints.PAIRS | mtp_checkpoints.PAIRS
+        known = tiny.SPECIAL | heads.PAIRS | mtp_checkpoints.PAIRS
         if special := known.get(name):
             return special(home)
         family, _, strange = name.partition("-")

@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from decoder import DynaTree, RunConfig, decode, load_pair
-from decoder.draft.head_passes import Eagle3Passes
-from decoder.draft.model_drafter import ModelDrafter
+from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
@@ -28,18 +26,15 @@ from dynatui.lab.commands import bench
 from dynatui.lab.tuning.drafts import cost_ratio
 from dynatui.main import main
 from dynatui.session import Models
-from tests import dflash_checkpoints as dflash
-from tests import eagle3_checkpoints as eagle3
+from tests import heads
 from tests.decoder import mtp_checkpoints as mtp
-from tests.decoder.makers import TinyModels, host_session, play, with_pair
+from tests.decoder.makers import TinyModels, play
 from tests.dynatui.cli import doctor_case
 from tests.head_files import reconfigure, refused
 
-PROMPT = "A small model guesses; "
 WHOLE = ("hf", "alg1", "delayed", "streaming")
 """Methods that need a whole model as draft."""
-BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
-FLAT, NESTED = eagle3.name("llama", "flat"), eagle3.name("llama", "nested")
+FLAT, NESTED = heads.name("llama", "flat"), heads.name("llama", "nested")
 Refused = Callable[[list[str]], str]
 
 
@@ -57,7 +52,7 @@ class Kind:
 
 KINDS = {
     "EAGLE-3": Kind(FLAT, "head", "target: native CPU kernels; draft: EAGLE-3 head"),
-    "DFlash": Kind(dflash.name("llama", "z-lab"), "head", "target: native CPU kernels; draft: DFlash head"),
+    "DFlash": Kind(heads.name("llama", "z-lab"), "head", "target: native CPU kernels; draft: DFlash head"),
     "MTP": Kind(mtp.name("glm4_moe"), "mtp", "target: Hugging Face module; draft: MTP layer"),
 }
 
@@ -104,7 +99,7 @@ def test_a_head_stands_in_the_draft_s_place(engine: Engine, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", [NESTED, dflash.name("neox", "DFlash2")])
+@pytest.mark.parametrize("name", [NESTED, heads.name("neox", "DFlash2")])
 def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, name: str, dtype: str) -> None:
     saved = tiny_models.pair(name)
     engine = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", draft_dtype=dtype)
@@ -139,36 +134,9 @@ def test_a_selector_needs_a_whole_draft(tiny_models: TinyModels) -> None:
 
 
 def test_what_levels_cost_is_measured_beside_the_pass(tiny_models: TinyModels) -> None:
-    engine = tiny_models.engine(dflash.name("llama", "DeepSpec"))
+    engine = tiny_models.engine(heads.name("llama", "DeepSpec"))
     costs = engine.costs_of(engine.pair.context // 2)
     assert 0 < costs.draft.seconds(1) / costs.plain.seconds(1) < cost_ratio(engine)
-
-
-@pytest.mark.parametrize("pair", [FLAT, KINDS["DFlash"].pair])
-def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels, pair: str) -> None:
-    """In the last rounds, the context has no room for a tree level."""
-    prompt, texts = tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT), []
-    for rules in (BUSHY, None):
-        session = host_session(with_pair(tiny_models.engine(pair), context=len(prompt) + 6), prompt, 6, rules)
-        session.prefill()
-        while not session.step(()).finished:
-            pass
-        texts.append(session.text)
-    assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize("pair", [FLAT, *map(mtp.name, mtp.FAMILIES)])
-def test_no_cache_row_of_a_tree_is_kept(tiny_models: TinyModels, pair: str) -> None:
-    prompt = tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT)
-    session = host_session(tiny_models.engine(pair), prompt, 40, BUSHY)
-    session.prefill()
-    for _ in range(4):
-        session.step(())
-        assert isinstance(session.proposer, ModelDrafter)
-        passes = session.proposer.passes
-        assert isinstance(passes, Eagle3Passes)
-        assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes.unread)
 
 
 # Command lines
@@ -177,8 +145,8 @@ def test_no_cache_row_of_a_tree_is_kept(tiny_models: TinyModels, pair: str) -> N
 @pytest.mark.parametrize(
     ("pair", "draft"),
     [
-        (eagle3.name("neox", "nested"), "head"),
-        (dflash.name("qwen3", "speculators, DSpark"), "head"),
+        (heads.name("neox", "nested"), "head"),
+        (heads.name("qwen3", "speculators, DSpark"), "head"),
         (mtp.name("qwen3_5_text"), "mtp"),
     ],
 )
@@ -239,10 +207,10 @@ def test_a_target_without_an_mtp_layer_is_refused_in_one_line(
 def test_a_broken_head_is_refused_in_one_line(
     tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    saved, broken = tiny_models.pair(eagle3.name("neox", "nested")), tmp_path / "broken"
+    saved, broken = tiny_models.pair(heads.name("neox", "nested")), tmp_path / "broken"
     shutil.copytree(saved.draft, broken)
     (broken / "model.safetensors").unlink()
-    strange = dflash.save_head(tmp_path / "strange", dflash.LAYOUTS["z-lab"])
+    strange = heads.LAYOUTS["z-lab"].save(tmp_path / "strange")
     reconfigure(strange, {"attention_sink_bias": True})
     for target, head, line in (
         (saved.target, broken, "pickled"),
@@ -256,21 +224,17 @@ def test_a_broken_head_is_refused_in_one_line(
 # Pairs that do not fit
 
 
-@pytest.mark.parametrize("layout", ["nested", "z-lab"])
 @pytest.mark.parametrize(
-    ("change", "line"),
+    ("layout", "change", "line"),
     [
-        ({"vocab_size": 300}, "was made for a vocabulary of 300 tokens, but the vocabulary of target has 288"),
-        ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
+        ("flat", {"vocab_size": 300}, "made for a vocabulary of 300 tokens, but the vocabulary of target has 288"),
+        ("z-lab", {"hidden_size": 48}, "made for hidden rows of width 48, but those of target have width 32"),
     ],
 )
 def test_a_head_of_another_target_is_refused_before_that_is_loaded(
     tiny_models: TinyModels, tmp_path: Path, layout: str, change: dict[str, Any], line: str
 ) -> None:
-    kind: Any = eagle3 if layout == "nested" else dflash
-    head = kind.save_head(tmp_path / "head", kind.LAYOUTS[layout])
-    layer = kind.configuration(kind.LAYOUTS[layout]).get("transformer_layer_config")
-    reconfigure(head, {"transformer_layer_config": layer | change} if layer else change)
+    reconfigure(head := heads.LAYOUTS[layout].save(tmp_path / "head"), change)
     with refused(PairError, line):
         target = str(tiny_models.pair(NESTED).target)
         load_pair(target, str(head), device="cpu", report=lambda _: pytest.fail("it is loaded"))

@@ -75,16 +75,11 @@ class TreeSizeController:
             self._plain_rounds += 1
             self.pauses.skip_round()
         else:
-            self._learn_plain()
-            self._plain_left = 0
+            if rounds := self._plain_rounds:  # each of which has committed one token
+                self.credit.wait(rounds, rounds)
+                self.lookup_credit.wait(rounds, rounds)
+            self._plain_left = self._plain_rounds = 0
         return stays
-
-    def _learn_plain(self) -> None:
-        """Counts the plain rounds without a decision; each of them has committed one token."""
-        if rounds := self._plain_rounds:
-            self.credit.wait(rounds, rounds)
-            self.lookup_credit.wait(rounds, rounds)
-            self._plain_rounds = 0
 
     def follow(self, rule: TreeRule) -> TreeRule | None:
         """The rule of the next round if this round uses the latest decision; None if it needs a new decision. To be

@@ -70,10 +70,6 @@ def _gelu(approximate: str) -> Activation:
     return Activation(in_place, formula, approximate)
 
 
-def _bias_of_llama(arch: Architecture, matrix: str) -> bool:
-    return arch.mlp_bias if matrix.startswith("mlp") else arch.attention_bias
-
-
 NEOX = Family(
     "GPTNeoXForCausalLM",
     body="gpt_neox",
@@ -96,7 +92,7 @@ LLAMA = Family(
     outward="self_attn.o_proj",
     up=("mlp.gate_proj", "mlp.up_proj"),
     down="mlp.down_proj",
-    biased=_bias_of_llama,
+    biased=lambda arch, matrix: arch.mlp_bias if matrix.startswith("mlp") else arch.attention_bias,
     norm=RmsNorm,
     activations={"silu": Activation(gated_silu, gated_silu)},
 )

@@ -92,14 +92,10 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
     return naive.solve(target_probs, law, [winner], generator)
 
 
-def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
-    """Distribution r of the winner among `draws` i.i.d. sampled tokens."""
-    return tournament([draft_probs] * draws, lambda one, other: match(target_probs, one, other).law)
-
-
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
     """A lower bound of the acceptance rate, since a token from the residual may also equal a sampled token."""
-    return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
+    winner_law = tournament([draft_probs] * draws, lambda one, other: match(target_probs, one, other).law)
+    return float(np.minimum(target_probs, winner_law).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:

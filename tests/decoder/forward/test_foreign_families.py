@@ -28,15 +28,18 @@ from transformers import (
 )
 
 from decoder import DynaTree, Fixed, RunConfig
-from decoder.errors import PairError
+from decoder.errors import ConfigError, PairError
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import UNCAPTURED
 from decoder.forward.near_tie import Judge
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.static_forward import static_forward
 from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe
+from decoder.run import decoding_path
 from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
 from tests.decoder import any_family, path_families, recurrent_families
@@ -57,6 +60,7 @@ from tests.decoder.any_family import (
 from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
 from tests.decoder.makers import TinyModels, play
 from tests.decoder.survey.tiny_models import tiny_config
+from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 
 
 @dataclass(frozen=True)
@@ -309,9 +313,35 @@ def test_streaming_refuses_windows_and_shapes(family: str) -> None:
         engine_of(target(family), draft(family)).pair.target.streaming(4, 60)
 
 
-def test_graphs_refuse_keys_and_values_of_several_shapes() -> None:
-    with pytest.raises(PairError, match="one tensor"):
-        ModuleStatic(target("deepseek_v3"))
+@pytest.mark.parametrize(
+    ("family", "what"),
+    [*((family, "keeps states") for family in ("lfm2", "mamba2", "qwen3_5_text")), ("bloom", "caches of its own")],
+)
+def test_exact_passes_streaming_and_several_processes_refuse_states_and_whole_paths(family: str, what: str) -> None:
+    model = engine_of(target(family)).pair.target
+    probe(model)
+    for refused, option in ((model.exact, "--exact"), (lambda: model.streaming(2, 8), "streaming")):
+        with pytest.raises(PairError, match=f"{what}.*leave out {option}"):
+            refused()
+    with pytest.raises(ConfigError, match=r"keeps (states|a cache of its own).*start one process"):
+        require_spreadable(target(family).config)
+
+
+@pytest.mark.parametrize(
+    ("family", "why"), [("deepseek_v3", "one tensor"), ("lfm2", "states need the host"), ("bloom", "whole paths")]
+)
+def test_graphs_refuse_several_shapes_states_and_whole_paths_whose_rounds_are_expected_to_be_the_host_s(
+    family: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = engine_of(target(family)).pair.target
+    probe(model)
+    with pytest.raises(PairError, match=why):
+        static_forward(model) if family == "bloom" else ModuleStatic(target(family))
+    monkeypatch.setattr(decoding_path, "has_graphs", lambda _: True)
+    configs = dict.fromkeys(("target", "draft"), target(family).config)
+    path = decoding_path.expected_path(configs, torch.device("cuda"), exact=False)
+    expected = {"lfm2": "layers with states", "bloom": UNCAPTURED}
+    assert family not in expected or (path.name == decoding_path.HOST and expected[family] in path.reason)
 
 
 SHORT = 24

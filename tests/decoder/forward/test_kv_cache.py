@@ -3,12 +3,12 @@ memory that a configuration says.
 """
 
 import random
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from transformers import AutoConfig
 
 from decoder import DynaTree, Fixed, RunConfig
 from decoder.forward.hf import traits_of
@@ -217,18 +217,11 @@ def test_states_do_not_grow_with_the_text(family: str) -> None:
     assert cache_bytes(tiny_config(family).get_text_config(), 1000, ITEM_BYTES) == (0, 0)
 
 
-class Config(SimpleNamespace):
-    """A configuration of a family that may have a window in all layers."""
-
-    def __init__(self, sliding_window: int, **fields: Any) -> None:
-        super().__init__(sliding_window=sliding_window, **fields)
-
-
 def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
     """A row has a key and a value of two heads with 4 numbers of 2 bytes each."""
-    shape = Config(
-        8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4, num_key_value_heads=2,
-        max_position_embeddings=64, num_hidden_layers=2, hidden_size=16,
+    shape = AutoConfig.for_model(
+        "mistral", sliding_window=8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, num_hidden_layers=2, hidden_size=16,
     )  # fmt: skip
     row = 2 * 2 * 4 * 2
     assert cache_bytes(shape, 40, 2) == (2 * 40 * row, (40 + 8) * row)

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from decoder import RunConfig, decode
 from decoder.analysis.metrics import RunFold
 from decoder.errors import DeviceError
-from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import CHUNK, Judge, Scorer, _at_edge, in_float32_by_layer
-from decoder.methods.dynatree import DynaTree
 from decoder.run import race
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
@@ -203,10 +201,10 @@ def test_judges_of_several_texts_load_the_module_once_where_memory_has_room_besi
     assert loads.asked == [CUDA] * count
 
 
-def test_the_prompts_of_an_engine_share_the_module_that_judges(
+def test_all_differences_of_a_run_share_one_judge_and_the_prompts_of_an_engine_the_module(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, loaded = tiny_models.engine("neox", "bfloat16"), list[torch.device]()
+    engine, loaded, made = tiny_models.engine("neox", "bfloat16"), list[torch.device](), list[LanguageModel]()
     model = copy.copy(engine.pair.target)
     model.hf = copy.copy(model.hf)
     engine = replace(engine, pair=replace(engine.pair, target=model))
@@ -220,12 +218,18 @@ def test_the_prompts_of_an_engine_share_the_module_that_judges(
     def differing(figures: Any) -> Any:
         return {name: structs.replace(each, first_difference=0) for name, each in right_figures(figures).items()}
 
+    def counted(judging: LanguageModel, *given: Any) -> Judge:
+        made.append(judging)
+        return Judge(judging, *given)
+
     right_figures = RunFold.figures
+    monkeypatch.setattr(race, "Judge", counted)
     monkeypatch.setattr(model.hf, "load", load)
     monkeypatch.setattr(RunFold, "figures", differing)
     for prompt in ("The tree grows", "It was late"):
-        list(decode(engine, prompt, RunConfig(("dynatree", "ar"), 4)))
+        list(decode(engine, prompt, RunConfig(("dynatree", "linear", "ar"), 4)))
     assert loaded == [CPU]
+    assert made == [model] * 2
 
 
 def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,28 +291,6 @@ def test_a_held_module_is_used_as_it_is(tiny_models: TinyModels, monkeypatch: py
     model = tiny_models.engine("gpt2", "bfloat16").pair.target
     monkeypatch.setattr(HfModule, "load", lambda *_: pytest.fail("it is held"))
     Judge(model)([1, 2, 3], (4, 5), by_module=True)
-
-
-def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[LanguageModel] = []
-
-    class Counted(Judge):
-        def __init__(self, model: LanguageModel, noise: GumbelNoise, scorer: Scorer) -> None:
-            made.append(model)
-            super().__init__(model, noise, scorer)
-
-    monkeypatch.setattr(race, "Judge", Counted)
-    engine = tiny_models.engine("gpt2", "bfloat16")
-    config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
-    # Which texts have near ties depends on the CPU.
-    for prompt in ("The tree grows", "T", "It was late", "a b c d", "The house", "one two three"):
-        made.clear()
-        (summary,) = (event for event in decode(engine, prompt, config) if isinstance(event, Summary))
-        if sum(figures.near_tie is True for figures in summary.methods.values()) > 1:
-            break
-    else:
-        pytest.fail("no text has several near ties")
-    assert made == [engine.pair.target]
 
 
 # Long texts

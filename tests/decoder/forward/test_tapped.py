@@ -13,7 +13,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
 from tests import tiny
 from tests.decoder.random_trees import Tree
-from tests.head_files import target
+from tests.heads import target
 
 LAYERS = (0, 2, 7)
 TEXT, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41, 7]

@@ -15,11 +15,9 @@ from torch import Tensor
 from transformers import DynamicCache, MistralConfig
 
 from decoder.draft.tree_size.cost_profile import measure_costs
-from decoder.errors import ConfigError, PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import FAMILIES as KNOWN
-from decoder.forward.layer_kinds import UNCAPTURED, takes_paths
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.layer_kinds import takes_paths
 from decoder.forward.whole_paths import PathCache, PathForward, in_batch, keeps_all, nbytes, one_of, record, shortened
 from decoder.models.compatibility import probe
 from decoder.run import decoding_path
@@ -29,7 +27,6 @@ from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
 from tests.decoder.fixed_tree import FORK, FORKED, PLACES, plain
 from tests.decoder.path_families import FAMILIES, FURTHER, STATEFUL, USUAL
 from tests.decoder.path_families import target_of as new_target
-from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 
 target_of = functools.cache(new_target)
 
@@ -74,22 +71,6 @@ def calls(module: Any) -> Iterator[list[Tensor]]:
     handle = module.register_forward_pre_hook(lambda _, __, named: passes.append(named["input_ids"]), with_kwargs=True)
     yield passes
     handle.remove()
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("path", [[], [0], [0, 1], [0, 2], [0, 1, 3]])
-def test_a_kept_path_enters_the_cache_and_nothing_else_does(begun: Begun, path: list[int]) -> None:
-    begun.form.forward(begun.cache, FORKED, PLACES, FORK)
-    begun.cache.keep([20 + node for node in path])
-    assert begun.goes_on([*PROMPT, *(FORKED[node] for node in path)])
-
-
-@torch.inference_mode()
-def test_a_path_of_an_earlier_pass_may_be_kept(begun: Begun) -> None:
-    begun.form.forward(begun.cache, FORKED[:3], PLACES[:3], FORK[:3, :3])
-    begun.form.forward(begun.cache, FORKED[3:], PLACES[3:], FORK[3:])
-    begun.cache.keep([20, 22])
-    assert begun.goes_on([*PROMPT, 5, 7])
 
 
 @torch.inference_mode()
@@ -200,23 +181,3 @@ def test_rounds_are_told_to_be_slower() -> None:
     assert decoding_path.decoding_path(engine).reason == PATHS
     config = target_of("bloom").config
     assert expected_path({"target": config, "draft": config}, torch.device("cpu"), exact=False).reason == PATHS
-
-
-def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding_path, "has_graphs", lambda _: True)
-    config = target_of("bloom").config
-    path = expected_path({"target": config, "draft": config}, torch.device("cuda"), exact=False)
-    assert path == decoding_path.DecodingPath(decoding_path.HOST, UNCAPTURED)
-
-
-def test_what_needs_rows_refuses_whole_paths() -> None:
-    model = engine_of(target_of("bloom")).pair.target
-    probe(model)
-    with pytest.raises(PairError, match=r"caches of its own.*leave out --exact"):
-        model.exact()
-    with pytest.raises(PairError, match=r"caches of its own.*leave out streaming"):
-        model.streaming(2, 8)
-    with pytest.raises(PairError, match="a module that computes whole paths"):
-        static_forward(model)
-    with pytest.raises(ConfigError, match=r"keeps a cache of its own.*start one process"):
-        require_spreadable(target_of("bloom").config)

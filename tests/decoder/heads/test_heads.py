@@ -15,11 +15,10 @@ from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head, StaticHead, static_head
 from decoder.heads.timed import timed
 from decoder.models.heads import head_shape, load_head
-from tests import dflash_checkpoints as dflash
-from tests import dflash_reference, eagle3_reference, tiny
-from tests import eagle3_checkpoints as eagle3
-from tests.dflash_checkpoints import MASK
-from tests.head_files import FAVOURITES, HEAD_WIDTH, HEADS, INNER, SHARED, WIDTH, target
+from tests import tiny
+from tests.head_files import FAVOURITES
+from tests.head_reference import BlockCheckpoint, RowCheckpoint
+from tests.heads import BLOCKS, HEAD_WIDTH, HEADS, INNER, LAYOUTS, MASK, ROWS, SHARED, WIDTH, target
 
 TEXT = 11
 """Number of tokens before a block; it is larger than every window."""
@@ -40,12 +39,9 @@ def llama(module: Any) -> LanguageModel:
 
 def loaded(folder: Path, llama: LanguageModel, layout: str, dtype: torch.dtype = torch.float64) -> Any:
     """A head of this layout, saved in a folder."""
-    if layout in eagle3.LAYOUTS:
-        eagle3.save_head(folder / "head", eagle3.LAYOUTS[layout])
-    else:
-        dflash.save_head(folder / "head", dflash.LAYOUTS[layout])
-    shape: Any = head_shape(str(folder / "head"))
-    return load_head(str(folder / "head"), shape, llama, dtype)
+    saved = str(LAYOUTS[layout].save(folder / "head"))
+    shape: Any = head_shape(saved)
+    return load_head(saved, shape, llama, dtype)
 
 
 def states(head: Any) -> Tensor:
@@ -86,9 +82,9 @@ def right_guess(head: Head | BlockHead, folder: Path, module: Any) -> Any:
     """The same logits by the reference; an EAGLE-3 head has its own embedding."""
     seen = np.split(states(head).numpy(), head.shape.states, -1)
     if isinstance(head, BlockHead):
-        blocks = dflash_reference.Checkpoint(folder, module)
+        blocks = BlockCheckpoint(folder, module)
         return blocks.logits(blocks.rows(7, seen), [7])
-    rows = eagle3_reference.Checkpoint(folder)
+    rows = RowCheckpoint(folder)
     embedding = rows.weights["embed_tokens.weight"]
     return rows.logits(rows.outputs(embedding[TOKENS], rows.fused(seen)))[-1]
 
@@ -129,10 +125,10 @@ def test_without_a_target_a_head_runs_as_a_model_does(
 # EAGLE-3 and P-EAGLE
 
 
-@pytest.mark.parametrize("layout", eagle3.LAYOUTS)
+@pytest.mark.parametrize("layout", ROWS)
 def test_the_rows_of_a_text_are_the_reference_s(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
     head = loaded(tmp_path, llama, layout)
-    checkpoint, seen = eagle3_reference.Checkpoint(tmp_path / "head"), states(head)
+    checkpoint, seen = RowCheckpoint(tmp_path / "head"), states(head)
     hidden = checkpoint.fused(np.split(seen.numpy(), head.shape.states, -1))
     expected = checkpoint.outputs(head.embed_tokens.weight.numpy()[TOKENS], hidden)
     cache, outputs = head.new_cache(len(TOKENS)), []
@@ -162,7 +158,7 @@ GIVEN, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41]
 SLOTS = 64
 
 
-@pytest.mark.parametrize("layout", [name for name in eagle3.LAYOUTS if "P-EAGLE" not in name])
+@pytest.mark.parametrize("layout", [name for name in ROWS if "P-EAGLE" not in name])
 @torch.no_grad()
 def test_rows_of_text_and_tree_have_the_outputs_of_the_host(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
     head = loaded(tmp_path, llama, layout)
@@ -199,12 +195,12 @@ def test_heads_that_draft_all_levels_in_one_pass_have_no_static_form(tmp_path: P
 # DFlash
 
 
-@pytest.mark.parametrize("layout", dflash.LAYOUTS)
+@pytest.mark.parametrize("layout", BLOCKS)
 def test_the_rows_of_a_block_are_the_reference_s(
     tmp_path: Path, module: Any, llama: LanguageModel, layout: str
 ) -> None:
     head = loaded(tmp_path, llama, layout)
-    checkpoint, seen = dflash_reference.Checkpoint(tmp_path / "head", module), states(head)
+    checkpoint, seen = BlockCheckpoint(tmp_path / "head", module), states(head)
     expected = checkpoint.rows(PATHS[0][0], np.split(seen.numpy(), head.shape.states, -1))
     cache = head.new_cache(4)  # too small for the text: it grows
     for part in (seen[:4], seen[4:5], seen[5:]):
@@ -218,7 +214,7 @@ def test_the_rows_of_a_block_are_the_reference_s(
         assert found.numpy() == pytest.approx(checkpoint.logits(expected, path), abs=1e-5), path
 
 
-@pytest.mark.parametrize("layout", dflash.LAYOUTS)
+@pytest.mark.parametrize("layout", BLOCKS)
 def test_blocks_of_one_pass_are_those_of_each_alone(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
     """Each block starts after a different text token; it sees neither other blocks nor later text."""
     head = loaded(tmp_path, llama, layout)

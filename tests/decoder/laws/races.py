@@ -19,9 +19,7 @@ from decoder.methods.delayed import Delayed
 from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.verify.names import VERIFIER_NAMES
-from tests import dflash_checkpoints as dflash
-from tests import eagle3_checkpoints as eagle3
-from tests import tiny
+from tests import heads, tiny
 from tests.decoder import mtp_checkpoints as mtp
 from tests.decoder.makers import PROMPT, TinyModels, methods_of, with_pair
 from tests.decoder.session.all_methods import LIVELY, Turns
@@ -40,7 +38,7 @@ GUESSES = "A small model guesses; "
 TWICE = f"{tiny.SENTENCES[2]} {tiny.SENTENCES[2]}"
 DIGITS = "0123456789" * tiny.CONTEXT
 """Each digit is one token."""
-REPEATING = eagle3.name("neox", "flat")
+REPEATING = heads.name("neox", "flat")
 """A target that often repeats itself, so that some lookups are accepted."""
 BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=60)
 SHAPES = (1, 0, 0), (1, 0, 3), (2, 0, 3), (3, 2, 2), (4, 1, 0)
@@ -164,26 +162,27 @@ def of_heads() -> list[Race]:
         return race(pair, OF_TREES, count, sampling, prompt=GUESSES, **drafting | given)
 
     return [
-        *(headed(eagle3.name(family, "flat"), dtype="float64") for family in tiny.FAMILIES),
-        *(headed(dflash.name(family, "z-lab"), dtype="float64") for family in tiny.FAMILIES),
+        *(headed(heads.name(family, "flat"), dtype="float64") for family in tiny.FAMILIES),
+        *(headed(heads.name(family, "z-lab"), dtype="float64") for family in tiny.FAMILIES),
         *(
             headed(mtp.name(family), sampling, 16)
             for family, sampling in zip(mtp.FAMILIES, cycle((GREEDY, Sampling(0.8))), strict=False)
         ),
-        headed(eagle3.name("llama", "flat"), Sampling(0.6)),
-        headed(eagle3.name("llama", "nested, layers of Qwen3"), Sampling(1.2, 30, 0.9)),
-        headed(dflash.name("llama", "DeepSpec"), Sampling(0.6)),
-        headed(dflash.name("llama", "DeepSpec"), Sampling(1.2, 30, 0.9)),
-        headed(eagle3.name("llama", "P-EAGLE"), count=140),
-        headed(eagle3.name("neox", "P-EAGLE, flat"), Sampling(0.8), 24),
+        headed(heads.name("llama", "flat"), Sampling(0.6)),
+        headed(heads.name("llama", "nested, layers of Qwen3"), Sampling(1.2, 30, 0.9)),
+        headed(heads.name("llama", "DeepSpec"), Sampling(0.6)),
+        headed(heads.name("llama", "DeepSpec"), Sampling(1.2, 30, 0.9)),
+        headed(heads.name("llama", "P-EAGLE"), count=140),
+        headed(heads.name("qwen3", "DeepSpec, rnn"), Sampling(0.6), 140),
+        headed(heads.name("neox", "P-EAGLE, flat"), Sampling(0.8), 24),
         headed(mtp.name("glm4_moe"), count=200, **flat),
         *(
             headed(pair, count=16, dtype=dtype, make=exact, rounds_apart=True)
             for pair, dtype in (
-                (eagle3.name("llama", "nested"), "bfloat16"),
-                (eagle3.name("gpt2", "nested"), "bfloat16"),
-                (dflash.name("neox", "z-lab"), "float32"),
-                (dflash.name("qwen3", "z-lab"), "bfloat16"),
+                (heads.name("llama", "nested"), "bfloat16"),
+                (heads.name("gpt2", "nested"), "bfloat16"),
+                (heads.name("neox", "z-lab"), "float32"),
+                (heads.name("qwen3", "z-lab"), "bfloat16"),
                 (mtp.name("glm4_moe"), "bfloat16"),
             )
         ),
@@ -236,7 +235,7 @@ def of_turns() -> list[Race]:
         *(turned(REPEATING, EXACT, sampling=sampling, seed=seed, make=looking_up, turns=HEATS)
           for sampling, seed in ((GREEDY, 0), (WARM, 1))),
         *(turned(pair, ("ar", "auto"), sampling=sampling, seed=seed, make=costing(luck), turns=HEATS)
-          for pair in ("neox", "neox-strange", REPEATING, eagle3.name("llama", "nested"))
+          for pair in ("neox", "neox-strange", REPEATING, heads.name("llama", "nested"))
           for sampling, seed in ((GREEDY, 0), (WARM, 1))),
         *(turned(pair, ("ar", "auto"), sampling=sampling, make=make, turns=SWITCHED)
           for sampling in (GREEDY, WARM)

@@ -77,27 +77,6 @@ def test_a_tree_is_that_of_the_published_procedure(peakedness: float) -> None:
         assert table.passes <= steps
 
 
-def test_a_node_outside_the_beam_stays_a_leaf_although_its_child_would_be_among_the_best() -> None:
-    """The root's third child is improbable, but sure of its own child; of two nodes that grow, it is none."""
-    after = {(): (0.4, 0.35, 0.25), (0,): (0.5, 0.3, 0.2), (1,): (0.5, 0.3, 0.2), (2,): (0.98, 0.01, 0.01)}
-
-    def source(tree: TokenTree, level: Sequence[int], growth: Growth[float]) -> list[Children]:
-        rows = torch.tensor([after[path_of(tree, node)] for node in level]).log()
-        return best_children(rows, int(growth.wide))
-
-    narrow, wide = (TokenTree([0]) for _ in range(2))
-    kept = grow(narrow, Eagle2(2, 2, 5).rule(), source, 2)
-    assert {path_of(narrow, node) for node in kept} == {(), (0,), (1,), (0, 0), (1, 0)}
-    kept = grow(wide, Eagle2(2, 3, 5).rule(), source, 2)
-    assert {path_of(wide, node) for node in kept} == {(), (0,), (1,), (2,), (2, 0)}
-
-
-def test_one_node_a_level_is_a_chain() -> None:
-    table, tree = Table(1, 1.0), TokenTree([0])
-    assert grow(tree, Eagle2(4, 1, 9).rule(), table.source, 4) == [0, 1, 2, 3, 4]
-    assert tree.parents == [-1, 0, 1, 2, 3]
-
-
 def test_what_ends_a_path_is_the_number_of_levels_or_of_nodes() -> None:
     rules = Eagle2(3, 2, 9)
     assert (rules.limit(3, 0.5), rules.limit(2, 0.5)) == ("eagle_steps", "draft_tokens")

@@ -69,11 +69,6 @@ def test_all_models_together_are_small_enough_to_ship() -> None:
     assert sum(file.stat().st_size for file in EMBEDDED.rglob("*") if file.is_file()) <= 40_000_000
 
 
-def test_models_are_in_hugging_face_s_layout() -> None:
-    for folder in (EMBEDDED_TARGET, EMBEDDED_DRAFT):
-        assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in folder.iterdir()}
-
-
 def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
     card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
     for fact in ("bits per byte", "agreement", "seed", "steps", "minutes", "Loss by position", "A sample"):
@@ -82,13 +77,9 @@ def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
 
 def test_every_method_writes_the_same_text_in_float32(engine: Engine) -> None:
     methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
-    played = play(engine, RunConfig(methods, max_new_tokens=40), PROMPT)
+    played = play(engine, RunConfig(methods, max_new_tokens=40, dynatree=PRESETS["paper"]), PROMPT)
     assert all(played.figures(name).identical_to_ar for name in methods)
-
-
-def test_speculation_saves_target_passes(engine: Engine) -> None:
-    config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
-    assert (play(engine, config, PROMPT).figures("dynatree").tokens_per_round or 0) > 1.5
+    assert (played.figures("dynatree").tokens_per_round or 0) > 1.5
 
 
 @pytest.mark.shared
@@ -131,13 +122,13 @@ def test_the_head_is_in_the_published_layout() -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.6])
 def test_with_the_head_every_method_writes_the_text_of_plain_decoding(headed: Engine, temperature: float) -> None:
-    config = RunConfig(OWN, 60, 1, parameters={SAMPLING: Sampling(temperature)})
+    config = RunConfig(OWN, 40, 1, parameters={SAMPLING: Sampling(temperature)})
     played = play(headed, config, PROMPT)
     assert {method for method in OWN if played.tokens(method) != played.tokens("ar")} == set()
 
 
 def test_most_first_guesses_of_the_head_are_accepted(headed: Engine) -> None:
-    rounds = play(headed, RunConfig(("linear",), 120, linear=Linear(1)), PROMPT).rounds("linear")
+    rounds = play(headed, RunConfig(("linear",), 60, linear=Linear(1)), PROMPT).rounds("linear")
     assert sum(len(event.accepted) for event in rounds) > 0.6 * len(rounds)
 
 

@@ -2,7 +2,7 @@
 
 Run with dflash 0.1.0 (z-lab) and speculators 0.9.0 (`pip install --no-deps dflash==0.1.0 speculators==0.9.0
 hs-connectors==0.9.0 loguru openai sniffio distro jiter`). Without these packages, other tests compare heads with
-`tests.dflash_reference` and `tests.eagle3_reference`.
+`tests.head_reference`.
 """
 
 from itertools import pairwise
@@ -18,8 +18,7 @@ from transformers import LlamaConfig, Qwen3Config
 from decoder.forward.language_model import LanguageModel
 from decoder.models.heads import head_shape, load_head
 from tests import tiny
-from tests.dflash_checkpoints import LAYOUTS, MASK, RANK, save_head
-from tests.dflash_checkpoints import states as states_of
+from tests.heads import BLOCKS, MASK, RANK
 
 LENGTH, BLOCK, GUESSES = 40, 6, 4
 LAYERS = [2, 4, 5]
@@ -152,7 +151,7 @@ def test_logits_of_blocks_are_those_of_the_library_that_made_the_head(
             assert int(own.argmax()) == int(theirs.argmax())
 
 
-ZLAB = [layout for layout, given in LAYOUTS.items() if given.kind in ("DFlashDraftModel", "DFlash2DraftModel")]
+ZLAB = [layout for layout, given in BLOCKS.items() if given.kind in ("DFlashDraftModel", "DFlash2DraftModel")]
 ZLAB.remove("JetSpec")  # z-lab's code does not support JetSpec's causal head
 
 
@@ -162,13 +161,13 @@ def test_z_lab_s_own_network_agrees_over_rounds_that_keep_a_cache(
 ) -> None:
     """z-lab's code reads the folder that the engine reads. For DFlash2 heads, the drafted path is compared too."""
     theirs_module = pytest.importorskip("dflash.model")
-    given = LAYOUTS[layout]
-    folder, module = save_head(tmp_path / "head", given), target[0].hf.module
+    given = BLOCKS[layout]
+    folder, module = given.save(tmp_path / "head"), target[0].hf.module
     head = loaded(folder, target[0])
     theirs = getattr(theirs_module, given.kind).from_pretrained(folder, dtype=torch.float32).eval()
     cache, other = head.new_cache(8), theirs_module._make_cache(theirs.config)
     generator = torch.Generator().manual_seed(6)
-    states = torch.randn((1, LENGTH, states_of(given) * 32), generator=generator)
+    states = torch.randn((1, LENGTH, given.states * 32), generator=generator)
     size = head.shape.block_size
     for first, anchor in pairwise([0, *ANCHORS]):
         head.read(cache, states[0, first:anchor])

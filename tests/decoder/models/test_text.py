@@ -127,18 +127,6 @@ def test_streamed_text_is_the_decoding_of_all_tokens(name: str, count: int) -> N
     streams_as_decoded()
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "slow", "torn bytes"])
-@pytest.mark.parametrize("text", ["a நமஸ்காரம் b", "👨‍👩‍👧‍👦 b", "ဟယ်လိုကမ္ဘာ", "สวัสดี\n한국어 z"])
-def test_only_characters_that_begin_in_the_prompt_are_left_out_wherever_it_ends(name: str, text: str) -> None:
-    tokenizer = tokenizer_of(name)
-    ids = tokenizer(text).input_ids
-    for place in range(len(ids)):
-        parts = {streamed(tokenizer, ids[:place], ids[place:], burst) for burst in (1, 3)}
-        assert parts == {added(tokenizer, ids[:place], ids[place:])}
-        assert all(text.endswith(part.lstrip()) for part in parts)
-        assert all(len(text) - len(part) <= place for part in parts)
-
-
 class Counting:
     """A tokenizer that counts the tokens that it decodes."""
 
@@ -286,14 +274,6 @@ def test_of_several_prompts_the_one_that_does_not_fit_is_named() -> None:
 def test_a_character_shows_only_when_its_last_byte_is_there() -> None:
     stream = TextStream(tokenizer, tokenizer("once upon").input_ids)
     assert [stream.push([token]) for token in tokenizer("🌊").input_ids] == ["", "", "", "🌊"]
-
-
-def test_bytes_that_are_no_character_do_not_hold_the_text_back() -> None:
-    broken = tokenizer("é").input_ids[0]
-    stream = TextStream(tokenizer, [])
-    shown = [stream.push([broken]) for _ in range(20)]
-    assert any(shown)
-    assert stream.push(tokenizer(" end").input_ids).endswith(" end")
 
 
 def test_a_piece_keeps_its_leading_space_and_half_a_character_is_visible() -> None:

@@ -40,7 +40,7 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from dynatui.lab.bench import table
 from dynatui.lab.bench.job import OnTexts, measure_texts
-from tests import dflash_checkpoints, eagle3_checkpoints
+from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
@@ -139,7 +139,7 @@ def test_windows_longer_than_trees_are_captured_and_other_models_are_not(config:
 def test_heads_of_eagle_3_are_captured_with_native_targets(
     tiny_models: TinyModels, family: str, layout: str, expected: DecodingPath
 ) -> None:
-    name = eagle3_checkpoints.name(family, layout)
+    name = heads.name(family, layout)
     shape = head_shape(str(tiny_models.pair(name).draft))
     assert expected_path(configs(tiny_models, name), CPU, exact=False, head=shape) == expected
     engine = untried(tiny_models.engine(name), None if family == "llama" else UNTAPPED)
@@ -227,8 +227,8 @@ def test_sessions_go_the_way_that_is_told(
     ("pair", "kind"),
     [
         ("neox", msgspec.UNSET),
-        (next(iter(eagle3_checkpoints.PAIRS)), "eagle3"),
-        (next(iter(dflash_checkpoints.PAIRS)), "dflash"),
+        (heads.name("neox", "flat"), "eagle3"),
+        (heads.name("neox", "z-lab"), "dflash"),
         (next(iter(mtp_checkpoints.PAIRS)), "mtp"),
     ],
 )

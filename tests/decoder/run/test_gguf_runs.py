@@ -64,9 +64,9 @@ def test_every_method_writes_the_text_of_plain_llama_decode(engine: Engine) -> N
 def test_so_does_every_method_with_a_model_that_keeps_states(gguf_states: GgufStates, architecture: str) -> None:
     engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
     length = 120 if architecture == "mamba2" else 40
-    _, summary, written = texts(engine, RunConfig(METHODS, length))
+    _, summary, written = texts(engine, RunConfig(METHODS[:4], length))
     expected = plain_text(engine, PROMPT, length)
-    assert written == dict.fromkeys(METHODS, expected)
+    assert written == dict.fromkeys(METHODS[:4], expected)
     assert len(set(expected)) >= DISTINCT
     assert all((summary.methods[name].tokens_per_round or 0) > ACCEPTED for name in METHODS[1:4])
 

@@ -17,9 +17,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tok
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.lab.bench.contenders import decoded
 from dynatui.record.reader import read_events
-from tests import dflash_checkpoints as dflash
-from tests import eagle3_checkpoints as eagle3
-from tests import tiny
+from tests import heads, tiny
 from tests.decoder import mtp_checkpoints as mtp
 from tests.decoder.broken_targets import Change, Changed, after, damaged, with_draft_logits, with_target_logits
 from tests.decoder.laws.races import OF_TREES
@@ -172,9 +170,7 @@ def test_every_method_ends_with_a_sentence_where_the_target_has_no_choice(
     assert max(len(race.tokens(method)) for method in GREEDY) == len(race.tokens("ar")) == PLACE
 
 
-@pytest.mark.parametrize(
-    "name", [eagle3.name("neox", "nested"), dflash.name("qwen3", "z-lab"), mtp.name("deepseek_v3")]
-)
+@pytest.mark.parametrize("name", [heads.name("neox", "nested"), heads.name("qwen3", "z-lab"), mtp.name("deepseek_v3")])
 def test_so_it_is_where_a_head_drafts(tiny_models: TinyModels, name: str) -> None:
     pair, methods = tiny_models.pair(name), ("ar", "linear", "fixed", "dynatree", "auto")
     text = tiny_models.generate(pair, "float32", PROMPT, LENGTH)

@@ -1,4 +1,4 @@
-"""With a drafting head every round equals the reference's, and every method writes the text of plain decoding.
+"""With a drafting head every round equals the reference's.
 
 Heads are EAGLE-3 and P-EAGLE heads, DFlash heads, and the target's own MTP layer. The references have no cache: they
 compute each round from the whole text.
@@ -6,8 +6,7 @@ compute each round from the whole text.
 
 import copy
 from dataclasses import replace
-from itertools import product
-from pathlib import Path
+from itertools import cycle, product
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import DynaTree, Fixed, Linear, RunConfig, load_pair
+from decoder import DynaTree, Fixed, Linear, RunConfig
 from decoder.draft import head_passes as head_text
 from decoder.draft.head_passes import PROBED, BlockPasses, Eagle3Passes, ParallelPasses
 from decoder.draft.model_drafter import ModelDrafter
@@ -23,27 +22,24 @@ from decoder.engine import Engine
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
-from decoder.methods.bestfirst import BestFirst
 from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
-from tests import dflash_checkpoints as dflash
-from tests import eagle3_checkpoints as eagle3
 from tests import tiny
 from tests.decoder import mtp_checkpoints as mtp
-from tests.decoder.laws.races import BUSHY, OF_TREES
+from tests.decoder.laws.races import BUSHY
 from tests.decoder.laws.races import GUESSES as PROMPT
 from tests.decoder.makers import TinyModels, host_session, play
 from tests.decoder.mtp_reference import HAS_REFERENCE, MtpOracle
 from tests.decoder.property_settings import examples
 from tests.decoder.session.made_costs import FREE, WIDE, priced
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
-from tests.dflash_reference import DflashOracle
-from tests.eagle3_reference import Eagle3Oracle
-from tests.head_files import FAVOURITES
+from tests.head_reference import BlockOracle, RowOracle
+from tests.heads import BLOCK, LAYOUTS, ROWS, name
 from tests.reference import simulate
+from tests.sampled_reference import SampledOracle
 from tests.tiny import FAMILIES
 
 GREEDY = Sampling()
@@ -56,10 +52,8 @@ TREES: dict[str, Rules] = {
     "linear, sure ones": Linear(4, 0.3),
     "a beam": Eagle2(4, 3, 9),
 }
-FLAT, BLOCKS = eagle3.name("llama", "flat"), dflash.name("llama", "z-lab")
-PARALLEL = eagle3.name("llama", "P-EAGLE"), eagle3.name("neox", "P-EAGLE, flat")
-CORRECTED = ("DFlash2", "TreeFlash", "speculators, DSpark", "DeepSpec", "DeepSpec, rnn")
-"""Layouts with different corrections."""
+FLAT, BLOCKS = name("llama", "flat"), name("llama", "z-lab")
+PARALLEL = name("llama", "P-EAGLE"), name("neox", "P-EAGLE, flat")
 
 
 def precise(pair: str) -> str:
@@ -67,16 +61,21 @@ def precise(pair: str) -> str:
     return "float32" if pair in mtp.PAIRS and pair != mtp.name("qwen3_5_text") else "float64"
 
 
+def by_rows(pair: str) -> bool:
+    """Whether the pair's head is an EAGLE-3 or P-EAGLE head."""
+    return any(pair.endswith(f" {layout}") for layout in ROWS)
+
+
 def prompt_of(models: TinyModels, pair: str) -> list[int]:
     return models.prompt_tokens(models.pair(pair), PROMPT)
 
 
-def oracle(models: TinyModels, pair: str, dtype: str, config: RunConfig) -> MtpOracle | Eagle3Oracle | DflashOracle:
+def oracle(models: TinyModels, pair: str, dtype: str, config: RunConfig) -> SampledOracle:
     saved, given = models.pair(pair), dict[str, Any](sampling=config.sampling, seed=config.seed)
     module = models.plain(saved.target, dtype)
     if pair in mtp.PAIRS:
         return MtpOracle(module, module, mtp.CONTEXT, **given)
-    kind = Eagle3Oracle if pair in eagle3.PAIRS else DflashOracle
+    kind = RowOracle if by_rows(pair) else BlockOracle
     return kind(module, module, tiny.CONTEXT, folder=saved.draft, **given)
 
 
@@ -98,27 +97,26 @@ def compare(models: TinyModels, pair: str, rules: Any, sampling: Sampling = GREE
     return assert_same_rounds(rounds, steps)
 
 
-def usual(*pairs: str, count: int = 12) -> list[tuple[Any, ...]]:
-    return [(pair, "bushy", GREEDY, count) for pair in pairs]
+SAMPLED = ("flat", "z-lab", "P-EAGLE", "DFlash2", "TreeFlash", "speculators, DSpark", "DeepSpec", "DeepSpec, rnn")
+"""Layouts with different passes or corrections."""
+CUT = Sampling(1.0, 20, 0.9)
 
 
 @pytest.mark.parametrize(
     ("pair", "tree", "sampling", "count"),
     cases(
         *((pair, tree, GREEDY, 12) for pair, tree in product((FLAT, BLOCKS, mtp.name("glm4_moe")), list(TREES)[1:])),
-        *usual(*(eagle3.name(family, "flat") for family in FAMILIES)),
-        *usual(*(dflash.name(family, "z-lab") for family in FAMILIES)),
-        *usual(*(eagle3.name("llama", layout) for layout in eagle3.LAYOUTS if layout != "flat")),
-        *usual(*(dflash.name("neox", layout) for layout in dflash.LAYOUTS if layout != "z-lab")),
-        *usual(*mtp.PAIRS, count=16),
-        *((eagle3.name("llama", layout), "bushy", Sampling(0.7), 12) for layout in ("flat", "P-EAGLE")),
-        *((eagle3.name("llama", layout), "bushy", Sampling(1.0, 20, 0.9), 12)
-          for layout in ("nested", "flat, all tokens")),
-        *((dflash.name("llama", layout), "bushy", Sampling(0.7), 12) for layout in ("z-lab", *CORRECTED)),
+        *(
+            (name(family, layout), "bushy", GREEDY, 12)
+            for family, layout in zip(cycle(FAMILIES), LAYOUTS, strict=False)
+        ),
+        *((name("llama", layout), "bushy", Sampling(0.7), 12) for layout in SAMPLED),
+        *((name("llama", layout), "bushy", CUT, 12) for layout in ("nested", "flat, all tokens")),
+        *((pair, "bushy", GREEDY, 16) for pair in mtp.PAIRS),
         *((mtp.name(family), "bushy", Sampling(0.7), 16) for family in ("glm4_moe", "qwen3_next")),
     ),
     ids=str,
-)  # fmt: skip
+)
 def test_every_round_is_the_reference_s(
     tiny_models: TinyModels, pair: str, tree: str, sampling: Sampling, count: int
 ) -> None:
@@ -130,7 +128,7 @@ def test_every_round_is_the_reference_s(
 
 @examples(24)
 @given(
-    pair=st.sampled_from([each.name("neox", layout) for each in (eagle3, dflash) for layout in each.LAYOUTS]),
+    pair=st.sampled_from([name("neox", layout) for layout in LAYOUTS]),
     branching=st.sampled_from([(1, 1, 1), (1, 2, 3), (2, 3, 4), (4, 4, 4)]),
     n_max=st.sampled_from([3, 9, 30]),
     d_max=st.integers(2, 6),
@@ -139,7 +137,7 @@ def test_every_round_is_the_reference_s(
 def compare_any(
     models: TinyModels, score: Score, pair: str, branching: Any, n_max: int, d_max: int, selection: Any
 ) -> None:
-    d_max = min(d_max, dflash.BLOCK - 1) if pair in dflash.PAIRS else d_max
+    d_max = d_max if by_rows(pair) else min(d_max, BLOCK - 1)
     tree = DynaTree(
         branching=branching, n_max=n_max, d_max=d_max, d0=d_max - 1.0, rho_stop=0.01, tau=0, selection=selection
     )
@@ -158,38 +156,6 @@ def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
 # Texts
 
 
-@pytest.fixture(scope="module")
-def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Qwen3 with a context long enough for 200 tokens."""
-    shape = {"num_hidden_layers": 8, "max_position_embeddings": 512}
-    model = tiny.build(tiny.FAMILIES["qwen3"](**shape), seed=1, spread=0.2)
-    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
-    with torch.no_grad():
-        model.get_output_embeddings().weight[others] *= 0.05
-    return tiny.save(tmp_path_factory.mktemp("long") / "target", model, tiny.train_tokenizer())
-
-
-@pytest.mark.parametrize(
-    ("layout", "temperature"),
-    [
-        pytest.param("z-lab", 0.0, marks=pytest.mark.soak),
-        pytest.param("DFlash2", 0.6, marks=pytest.mark.soak),
-        pytest.param("speculators, DSpark", 0.0, marks=pytest.mark.soak),
-        ("DeepSpec, rnn", 0.6),
-    ],
-)
-def test_a_long_text_of_blocks_is_that_of_plain_decoding(
-    long_target: Path, tmp_path: Path, layout: str, temperature: float
-) -> None:
-    head = dflash.save_head(tmp_path / "head", dflash.LAYOUTS[layout])
-    engine = load_pair(str(long_target), str(head), device="cpu", dtype="float32")
-    tree, best = replace(BUSHY, n_max=12), BestFirst(12, 4)
-    race = play(engine, RunConfig(OF_TREES, 200, 1, temperature=temperature, dynatree=tree, bestfirst=best), PROMPT)
-    assert len(race.tokens("ar")) == 200
-    assert {method for method in OF_TREES if race.tokens(method) != race.tokens("ar")} == set()
-    assert race.figures("bestfirst").accepted
-
-
 # What is kept from round to round
 
 
@@ -200,25 +166,19 @@ def begun(engine: Engine, prompt: list[int], rules: Rules | None = BUSHY, limit:
     return session, session.proposer.passes if isinstance(session.proposer, ModelDrafter) else None
 
 
-@pytest.mark.parametrize("pair", [*mtp.PAIRS, *PARALLEL])
-def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, pair: str) -> None:
-    """States, keys and values kept across rounds give the same draft as a session that reads the whole text again."""
-    engine = tiny_models.engine(pair, precise(pair))
-    session, _ = begun(engine, prompt_of(tiny_models, pair))
-    for _ in range(8):
-        fresh, _ = begun(engine, session.text)
-        tree, other = session.step(()).tree, fresh.step(()).tree
-        assert (tree.tokens, tree.parents) == (other.tokens, other.parents)
-        assert tree.path_logprobs == pytest.approx(other.path_logprobs, abs=1e-4)
-
-
-@pytest.mark.parametrize(("pair", "kind"), [(FLAT, Eagle3Passes), (PARALLEL[1], ParallelPasses), (BLOCKS, BlockPasses)])
+@pytest.mark.parametrize(
+    ("pair", "kind"),
+    [
+        *((pair, Eagle3Passes) for pair in (FLAT, mtp.name("glm4_moe"), mtp.name("qwen3_next"))),
+        *((PARALLEL[1], ParallelPasses), (BLOCKS, BlockPasses)),
+    ],
+)
 def test_read_states_are_let_go_of_and_mask_rows_are_not_kept(tiny_models: TinyModels, pair: str, kind: Any) -> None:
     session, passes = begun(tiny_models.engine(pair), prompt_of(tiny_models, pair))
     assert isinstance(passes, kind)
     unread = passes._unread if pair == BLOCKS else passes.unread
     assert all(rows.untyped_storage().nbytes() == rows.nbytes for rows in unread)
-    for _ in range(0 if pair == FLAT else 4):
+    for _ in range(4):
         session.step(())
         unread = passes._unread if pair == BLOCKS else passes.unread
         assert passes.cache.used == passes.cache.length
@@ -229,7 +189,7 @@ def test_read_states_are_let_go_of_and_mask_rows_are_not_kept(tiny_models: TinyM
 
 
 @pytest.mark.parametrize("method", ["linear", "fixed", "bestfirst", "dynatree"])
-@pytest.mark.parametrize("pair", [PARALLEL[0], dflash.name("llama", "DeepSpec")])
+@pytest.mark.parametrize("pair", [PARALLEL[0], name("llama", "DeepSpec")])
 def test_one_pass_drafts_a_whole_tree(tiny_models: TinyModels, pair: str, method: str) -> None:
     rounds = play(tiny_models.engine(pair), RunConfig((method,), 24, dynatree=BUSHY), PROMPT).rounds(method)
     assert {event.draft_forwards for event in rounds} == {1}
@@ -239,10 +199,10 @@ def test_one_pass_drafts_a_whole_tree(tiny_models: TinyModels, pair: str, method
 @pytest.mark.parametrize(
     ("pair", "guesses"),
     [
-        (PARALLEL[0], eagle3.LAYOUTS["P-EAGLE"].guesses),
+        (PARALLEL[0], ROWS["P-EAGLE"].guesses),
         (PARALLEL[0], 1),
-        (BLOCKS, dflash.BLOCK - 1),
-        (dflash.name("llama", "DeepSpec, rnn"), dflash.BLOCK),
+        (BLOCKS, BLOCK - 1),
+        (name("llama", "DeepSpec, rnn"), BLOCK),
     ],
 )
 def test_a_tree_is_no_deeper_than_a_pass_guesses(tiny_models: TinyModels, pair: str, guesses: int) -> None:
@@ -271,7 +231,7 @@ def test_after_a_prompt_of_one_token_a_head_that_needs_states_drafts_from_the_se
     assert session.text == plain.text
 
 
-@pytest.mark.parametrize("pair", [eagle3.name("llama", "nested"), PARALLEL[0]])
+@pytest.mark.parametrize("pair", [name("llama", "nested"), PARALLEL[0]])
 @torch.inference_mode()
 def test_a_text_read_in_parts_gives_the_guesses_of_one_pass(
     tiny_models: TinyModels, pair: str, monkeypatch: pytest.MonkeyPatch
@@ -302,7 +262,7 @@ def test_a_text_read_in_parts_gives_the_guesses_of_one_pass(
 
 def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_models: TinyModels) -> None:
     """The head lags several tokens behind the target, as in a probe; a block at each missed token gives its logits."""
-    engine = tiny_models.engine(dflash.name("llama", "DeepSpec"), "float64")
+    engine = tiny_models.engine(name("llama", "DeepSpec"), "float64")
     head, text = engine.pair.head, [*range(20, 40)]
     assert isinstance(head, BlockHead)
 
@@ -332,10 +292,10 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
 # Costs
 
 
-@pytest.mark.parametrize(("layout", "guesses"), [("speculators", dflash.BLOCK - 1), ("DeepSpec, rnn", dflash.BLOCK)])
+@pytest.mark.parametrize(("layout", "guesses"), [("speculators", BLOCK - 1), ("DeepSpec, rnn", BLOCK)])
 def test_auto_takes_all_levels_where_they_cost_nothing(tiny_models: TinyModels, layout: str, guesses: int) -> None:
     rules = replace(WIDE, branching=(1, 1, 1), rho_deep=0, lookup=False)
-    engine = priced(tiny_models.engine(dflash.name("neox", layout)), FREE)
+    engine = priced(tiny_models.engine(name("neox", layout)), FREE)
     rounds = play(engine, RunConfig(("auto",), 24, auto=rules), PROMPT).rounds("auto")
     assert max(len(event.tokens) for event in rounds) == 1 + guesses
 

@@ -6,7 +6,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 from msgspec.structs import replace
 from torch import Tensor
@@ -17,7 +16,8 @@ from decoder.engine import Engine
 from decoder.errors import DecoderError, first_line
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import check_config, probe
-from tests.decoder.any_family import CONTEXT, PROMPT, VOCABULARY, decoded, engine_of
+from tests.decoder.any_family import PROMPT, VOCABULARY, decoded, engine_of
+from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.survey.tiny_models import FACTORS, tiny_config, tiny_kin, tiny_module
 from tests.sampled_reference import gumbel
 
@@ -25,8 +25,6 @@ TOKENS, DISTINCT, SEED = 60, 4, 3
 METHODS = ("ar", "linear", "dynatree", "auto")
 LOOKUP = "lookup"
 """`auto` without a draft model."""
-PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
-"""Tree whose logits are compared, as the parent of each node."""
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="trial"):
@@ -93,7 +91,7 @@ def tried(family: str, temperature: float) -> Trial:
         route=route_of(target),
         exact=tuple(name for name, fault in found.items() if not fault),
         wrong={name: fault for name, fault in found.items() if fault},
-        difference=None if temperature else float(f"{largest_difference(module, target):.1e}"),
+        difference=None if temperature else float(f"{largest_difference(target, module, [[]]):.1e}"),
     )
 
 
@@ -150,28 +148,6 @@ def compared(module: Any, engine: Engine, method: str, temperature: float, right
     logits = plain(module, [*PROMPT, *right[:at]])[-1]
     gap = float((logits[right[at]] - logits[text[at]]).abs())
     return f"differs from token {at} on, where the two tokens' logits are {gap:.2g} apart"
-
-
-@torch.inference_mode()
-def plain(module: Any, text: list[int]) -> Tensor:
-    """Logits after each token of a text, without a KV cache; shape (len(text), V)."""
-    logits: Tensor = module(input_ids=torch.tensor([text]), use_cache=False).logits[0]
-    return logits.float()
-
-
-@torch.inference_mode()
-def largest_difference(module: Any, target: LanguageModel) -> float:
-    """See `Trial.difference`; the tree follows the prompt."""
-    paths = list[list[int]]()
-    for node, parent in enumerate(PARENTS):
-        paths.append([*(paths[parent] if node else []), node])
-    tokens = [5 + 7 * node for node in range(len(PARENTS))]
-    visible = np.array([[other in path for other in range(len(PARENTS))] for path in paths])
-    cache = target.new_cache(CONTEXT)
-    target.read(cache, PROMPT)
-    logits = target.forward(cache, tokens, [len(PROMPT) + len(path) - 1 for path in paths], visible)
-    right = [plain(module, PROMPT + [tokens[node] for node in path])[-1] for path in paths]
-    return max(float((mine - other).abs().max() / other.abs().max()) for mine, other in zip(logits, right, strict=True))
 
 
 def isolated(family: str, temperature: float, limit_s: float, work: Callable[[str, float], Trial] = tried) -> Trial:

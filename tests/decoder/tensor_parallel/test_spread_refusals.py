@@ -13,7 +13,7 @@ from decoder.tensor_parallel.ranks import VARIABLES, Ranks, ranks_here
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, require_spreadable, start_as, variables
-from tests.eagle3_checkpoints import name as head_of
+from tests.heads import name as head_of
 
 
 @pytest.fixture

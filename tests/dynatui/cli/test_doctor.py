@@ -23,7 +23,7 @@ from dynatui.cli.doctor import CHECKS, examine, page
 from dynatui.cli.doctor_machine import CheckResult, DoctorInput, lacking
 from dynatui.gpu import Gpu
 from dynatui.session import Models
-from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests import heads, tiny
 from tests.dynatui.cli.doctor_case import case, found, refused, told
 
 
@@ -297,9 +297,9 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Pat
 @pytest.mark.parametrize(
     ("saved_by", "layout", "kind", "by_host"),
     [
-        (eagle3_checkpoints.pair, "nested", "EAGLE-3 head", "--exact runs passes that are not captured as CUDA graphs"),
-        (eagle3_checkpoints.pair, "P-EAGLE", "P-EAGLE head", "of drafting heads, only those of EAGLE-3 are captured"),
-        (dflash_checkpoints.pair, "z-lab", "DFlash head", "of drafting heads, only those of EAGLE-3 are captured"),
+        (heads.pair, "nested", "EAGLE-3 head", "--exact runs passes that are not captured as CUDA graphs"),
+        (heads.pair, "P-EAGLE", "P-EAGLE head", "of drafting heads, only those of EAGLE-3 are captured"),
+        (heads.pair, "z-lab", "DFlash head", "of drafting heads, only those of EAGLE-3 are captured"),
     ],
 )
 def test_a_head_is_told_as_what_it_is(

@@ -16,7 +16,7 @@ from dynatui.cli.doctor_machine import CheckResult
 from dynatui.gpu import Gpu
 from dynatui.number_format import size
 from dynatui.session import Models
-from tests import eagle3_checkpoints, tiny
+from tests import heads, tiny
 from tests.decoder.run.sparse_models import gguf, mixture
 from tests.dynatui.cli import doctor_case
 from tests.quantised import SETTINGS, describe
@@ -308,7 +308,7 @@ def test_a_mixture_names_no_point_from_which_rounds_pay_and_an_impossible_one_is
 
 
 def test_a_head_is_left_out_and_that_is_told(tmp_path: Path) -> None:
-    pair = eagle3_checkpoints.pair("llama", "flat", tmp_path)
+    pair = heads.pair("llama", "flat", tmp_path)
     lines = said(times(str(pair.target), str(pair.draft)))
     assert lines[-1] == "note: passes of the draft are not counted: a drafting head reads states of the target"
 

@@ -28,7 +28,7 @@ from dynatui.lab.tuning.drafts import (
     rank,
 )
 from dynatui.lab.tuning.scoring import greedy_text
-from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests import heads, tiny
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels
 
@@ -70,10 +70,10 @@ def test_agreement_is_the_share_of_tokens_guessed_after_the_first(tiny_models: T
 
 
 HEADS = (
-    eagle3_checkpoints.name("llama", "nested"),
-    eagle3_checkpoints.name("llama", "P-EAGLE"),
+    heads.name("llama", "nested"),
+    heads.name("llama", "P-EAGLE"),
     mtp_checkpoints.name("glm4_moe"),
-    dflash_checkpoints.name("llama", "z-lab"),
+    heads.name("llama", "z-lab"),
 )
 
 

@@ -16,7 +16,7 @@ from decoder.session.protocol import Session
 from dynatui.lab.tuning.scoring import AT_ONCE, ScoredText, given, scored, written
 from dynatui.servers.profile_file import LONGEST_CHAIN
 from dynatui.servers.survival import Counts, counted
-from tests import dflash_checkpoints, eagle3_checkpoints
+from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, host_session
 from tests.lab.tuning.slow_rounds import SlowModel, rounds
@@ -25,10 +25,10 @@ PROMPT = [5, 6, 7, 8]
 PLACES = 24
 GREEDY = Sampling()
 HEADS = (
-    eagle3_checkpoints.name("llama", "nested"),
-    eagle3_checkpoints.name("llama", "P-EAGLE"),
+    heads.name("llama", "nested"),
+    heads.name("llama", "P-EAGLE"),
     mtp_checkpoints.name("glm4_moe"),
-    dflash_checkpoints.name("llama", "z-lab"),
+    heads.name("llama", "z-lab"),
 )
 
 

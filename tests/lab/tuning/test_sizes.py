@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dynatui.lab.tuning.profiling import head_size, model_size
-from tests import dflash_checkpoints, eagle3_checkpoints
+from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels
 
@@ -22,9 +22,7 @@ def test_a_model_has_the_bytes_of_its_weights_and_of_a_token_in_its_checkpoint_s
     assert size.kv_bytes_per_token == 2 * 2 * 2 * 8 * 4
 
 
-@pytest.mark.parametrize(
-    "name", [eagle3_checkpoints.name("llama", "nested"), dflash_checkpoints.name("llama", "z-lab")]
-)
+@pytest.mark.parametrize("name", [heads.name("llama", "nested"), heads.name("llama", "z-lab")])
 def test_a_head_has_its_file_and_the_keys_and_values_of_its_own_layers(tiny_models: TinyModels, name: str) -> None:
     pair, engine = tiny_models.pair(name), tiny_models.engine(name)
     head = engine.pair.head

@@ -293,12 +293,6 @@ def test_it_is_about_as_fast_as_the_best_chain_where_every_guess_is_as_likely(ma
     assert text.rate > 0.93 * best
 
 
-def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
-    dear = Text("buckets", mixed, one_in(2)).decode(500)
-    cheap = Text("a large GPU", mixed, one_in(2)).decode(500)
-    assert sum(dear.depths) / len(dear.depths) < sum(cheap.depths) / len(cheap.depths)
-
-
 # Learning
 
 
@@ -412,13 +406,6 @@ def test_what_was_committed_can_be_said_again() -> None:
 def filler(count: int) -> range:
     """Tokens that occur only once."""
     return range(1000, 1000 + count)
-
-
-def test_of_a_long_prompt_the_end_is_remembered_and_not_the_beginning() -> None:
-    text = [1, 2, 3, 4, *filler(REMEMBERED), 1, 2, 3, 5, 6, 1, 2, 3]
-    never, late, early = (drafted_after(text, (-1, token))[0] for token in (70, 5, 4))
-    assert late > 1.5 * never
-    assert early == never
 
 
 def test_a_piece_is_remembered_as_far_as_it_lies_within_so_many_tokens() -> None:
@@ -591,11 +578,3 @@ def test_credit_grows_token_by_token_while_it_waits_and_has_a_cap() -> None:
         waiting.wait(round(MOST_CREDIT / CREDIT_A_TOKEN))
     gaining.earn(100, 10.0)
     assert waiting.tokens == gaining.tokens == MOST_CREDIT
-
-
-def test_rounds_without_a_draft_add_to_credit_up_to_the_cap() -> None:
-    budget = with_limit(1 + MOST_CREDIT - CREDIT_A_TOKEN / 2)
-    budget.credit.may_pay = False
-    assert not budget.drafts(PATIENCE - 1)
-    budget.learn([7])
-    assert budget.credit.tokens == MOST_CREDIT

@@ -16,7 +16,6 @@ from transformers import BloomConfig
 from decoder import Fixed, Linear, RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.forward import language_model as models
 from decoder.forward.batch_invariant.attention import ExactModule, _of_module
 from decoder.forward.batch_invariant.pass_sizes import (
     CUDA_ROWS,
@@ -309,18 +308,6 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
         found_sizes(quirk=lambda _rows, _place, first: first * 1e-3)
 
 
-def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
-    """The model's rows are float32, so any other order of summation would be visible in the bits."""
-    exact, logits = exact_module_model("llama", "float32").runs_by, []
-    assert isinstance(exact, Exact)
-    with torch.inference_mode():
-        for rows in exact.sizes:
-            cache = exact.inner.new_cache(40)
-            exact.inner.read(cache, [5, 6, 7])
-            logits.append(exact.inner.forward(cache, [9] * rows, [3] * rows, np.eye(rows, dtype=np.bool_)))
-    assert all(torch.equal(row, logits[0][0]) for found in logits for row in found)
-
-
 # Parts and padding
 
 
@@ -420,13 +407,8 @@ def exact(tiny_models: TinyModels) -> Callable[[str, str], Engine]:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *(("neox", dtype) for dtype in HALF),
-        ("llama", "bfloat16"),
-        ("qwen3", "float16"),
-        ("gpt2", "bfloat16"),
-        ("neox-strange", "float16"),
-        ("windows", "bfloat16"),
-        ("half-windows", "float16"),
+        *(("neox", "bfloat16"), ("qwen3", "float16"), ("gpt2", "bfloat16")),
+        *(("neox-strange", "float16"), ("windows", "bfloat16"), ("half-windows", "float16")),
     ],
 )
 def test_all_methods_write_the_same_and_keep_the_same_bits(
@@ -449,36 +431,9 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(
     assert_alike(found)
 
 
-def by_module(dtype: str) -> Engine:
-    """The embedded pair in exact mode; its models run as Hugging Face modules."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("decoder.models.checkpoints.is_embedded", lambda _: False)
-        patch.setattr("decoder.models.checkpoints._on_device", lambda model: model)
-        patch.setattr(models, "native_on_cpu", lambda *_: None)
-        return load_pair(device="cpu", dtype=dtype, exact=True)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "methods", "count"),
-    [
-        ("bfloat16", ("ar", "fixed"), 16),
-        pytest.param("float16", ("ar", "dynatree", "fixed"), 18, marks=pytest.mark.soak),
-    ],
-)
-def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(
-    dtype: str, methods: tuple[str, ...], count: int
-) -> None:
-    engine, config = by_module(dtype), RunConfig(methods, count, dynatree=DynaTree())
-    ids = engine.pair.tokenizer(load.embedded()[4]).input_ids
-    assert_alike(decoded(engine, ids, config))
-    otherwise = decoded(engine.fastest(), ids, config).tokens
-    if all(tokens == otherwise["ar"] for tokens in otherwise.values()):
-        pytest.skip("on this machine the text does not fork, exact or not")
-
-
 def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
     engine = load_pair(device="cpu", dtype="bfloat16", exact=True)
-    for prompt in load.embedded()[:2]:
+    for prompt in load.embedded()[:1]:
         assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 16)))
 
 
@@ -519,23 +474,16 @@ def test_for_everybody_else_a_module_attends_as_before() -> None:
 
 
 def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> None:
-    pair = tiny_models.engine("neox", "bfloat16")
+    known: Any = {512: "costs"}
+    pair = replace(tiny_models.engine("neox", "bfloat16"), costs=known)
     exact = pair.batch_invariant()
     again = exact.fastest()
     assert (pair.exact, exact.exact, again.exact) == (False, True, False)
-    assert exact.costs is not pair.costs
+    assert (exact.costs, again.costs) == ({}, {}), "a twin begins with no costs"
+    assert all((each.acceptance, each.threads) == (pair.acceptance, pair.threads) for each in (exact, again))
     ids = tiny_models.prompt_tokens("neox", "The tree grows")
     first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
     assert torch.equal(first.kept["linear"], last.kept["linear"])
-
-
-@pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
-def test_a_twin_begins_with_no_costs(tiny_models: TinyModels, twin: Callable[[Engine], Engine]) -> None:
-    known: Any = {512: "costs"}
-    pair = replace(tiny_models.engine("neox", "bfloat16"), costs=known)
-    made = twin(pair)
-    assert not made.costs
-    assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
 
 
 def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(

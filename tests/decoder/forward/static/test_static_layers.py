@@ -40,7 +40,7 @@ from tests.decoder.random_trees import errors, path
 from tests.decoder.session.cuda_graph.matching import check, rounds_of
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-from tests.head_files import target
+from tests.heads import target
 
 CPU = torch.device("cpu")
 IN_HALVES = ("neox", "neox, one after the other", "neox, odd heads", "llama", "qwen2", "mistral, windows of 8")

@@ -33,11 +33,11 @@ from tests.decoder.session.cuda_graph.matching import (
     match,
 )
 from tests.decoder.session.cuda_graph.on_gpu import no_hidden_waits
-from tests.eagle3_checkpoints import name
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.recording import record
 from tests.fake_cuda.tensors import CUDA, CudaError, Device
+from tests.heads import name
 
 SAMPLINGS = Sampling(1.0), Sampling(0.8, 20, 0.9)
 TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}

@@ -49,7 +49,7 @@ from tests.decoder.session.cuda_graph.matching import (
     text_of_host,
     with_slots,
 )
-from tests.eagle3_checkpoints import LAYOUTS, name
+from tests.heads import ROWS, name
 
 BUSHY = DynaTree(d0=3, d_max=4, branching=(3, 4, 4), rho_stop=0.01, rho_deep=0.01, tau=0, history=False, n_max=200)
 RULES = METHODS | {
@@ -99,7 +99,7 @@ CASES = [
     ),
     # With a head
     *(Case(HEADED, rules, limit=16) for rules in ("ar", "lively", "best", "best-first", "eagle2", "a chain of one")),
-    *(Case(name("llama", layout), limit=16) for layout in LAYOUTS if "P-EAGLE" not in layout),
+    *(Case(name("llama", layout), limit=16) for layout in ROWS if "P-EAGLE" not in layout),
     Case(HEADED, sampling=Sampling(0.7), seed=3, limit=16),
     Case(name("llama", "flat, all tokens"), sampling=Sampling(1.0, 20, 0.9), seed=3, limit=16),
     # Modules, and pairs with windows

@@ -49,7 +49,7 @@ from tests.decoder.session.cuda_graph.matching import (
     text_of,
     text_of_host,
 )
-from tests.eagle3_checkpoints import name
+from tests.heads import name
 
 GREEDY_VERIFIER = GreedyVerifier()
 WHOLE, TRUNCATED = CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True)

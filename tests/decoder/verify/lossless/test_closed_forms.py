@@ -3,7 +3,6 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ import torch
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import ModelError
 from decoder.tree import TokenTree
-from decoder.verify.lossless import block, khisti, specinfer, spectr, traversal
+from decoder.verify.lossless import block, spectr, traversal
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -122,32 +121,11 @@ def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
     assert accepted == pytest.approx({"block": 11 / 9, "naive": 10 / 9})
 
 
-@pytest.mark.parametrize("draws", [2, 3, 4])
-def test_the_law_of_a_tournament_is_that_of_its_winner(draws: int) -> None:
-    for target_probs, draft_probs in pairs("generic", 3):
-        law = np.zeros(3)
-        for drawn, probability in drawn_lists(draft_probs, draws):
-            entries = [(draft_probs, {token: 1.0}) for token in drawn]
-            _, winners = khisti.tournament(entries, partial(khisti._meet, target_probs))
-            for token, wins in winners.items():
-                law[token] += probability * wins
-        assert khisti.winner_law(target_probs, draft_probs, draws) == pytest.approx(law, abs=1e-14)
-
-
 def test_the_division_factor_solves_its_equation() -> None:
     for target_probs, draft_probs in pairs("generic", 10, vocabulary=8):
         factor = spectr.division_factor(target_probs, draft_probs, 3)
         single = np.minimum(target_probs / factor, draft_probs).sum()
         assert 1 - (1 - single) ** 3 == pytest.approx(factor * single, abs=1e-9)
-
-
-def test_residuals_by_scalars_are_those_of_updated_rows() -> None:
-    for target_probs, draft_probs in pairs("generic", 10, vocabulary=8):
-        row = target_probs
-        for found in specinfer.residuals(target_probs, draft_probs, 4):
-            assert found == pytest.approx(row, abs=1e-12)
-            left = np.maximum(row - draft_probs, 0)
-            row = left / left.sum()
 
 
 def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
