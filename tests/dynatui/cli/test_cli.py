@@ -261,7 +261,7 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
 
 
 def test_run_doctor_and_bench_need_one_model_for_lookups(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "24"]
+    arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "8"]
     found = json.loads(printed(*arguments, "--prompt", "Once upon a time, once upon a time, once"))
     assert found["draft"] == "lookup"
     assert list(found["methods"]) == ["dynatree", "auto", "ar", "linear", "fixed"]
