@@ -131,24 +131,20 @@ def test_cpus_that_the_process_may_not_use_do_not_count(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
-def test_costs_with_another_number_of_threads_are_forgotten(
+def test_at_most_the_given_threads_are_tried_and_costs_with_another_number_are_forgotten(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
 ) -> None:
     costs: Any = {512: "costs"}
-    pair = replace(tiny_models.engine("neox", "float64"), costs=costs)
+    pair, given = replace(tiny_models.engine("neox", "float64"), costs=costs, threads=7), list[int]()
     torch.set_num_threads(4)
-    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: now)
+
+    def choose(_: object, most: int) -> int:
+        given.append(most)
+        return now
+
+    monkeypatch.setattr("decoder.engine.choose_threads", choose)
     pair.settle_threads()
-    assert pair.costs == known
-
-
-def test_as_many_threads_are_tried_as_the_pair_was_given(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[int] = []
-    monkeypatch.setattr("decoder.engine.choose_threads", lambda _, most: given.append(most))
-    replace(tiny_models.engine("neox", "float64"), threads=7).settle_threads()
-    assert given == [7]
+    assert (pair.costs, given) == (known, [7])
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -208,13 +208,6 @@ def test_follow_without_a_screen_prints_what_is_recorded_until_it_is_interrupted
     assert err.endswith("interrupted\n")
 
 
-@pytest.mark.parametrize("option", ["--headless", "--json"])
-@pytest.mark.usefixtures("engine")
-def test_these_options_need_no_screen(screen: FakeScreen, option: str) -> None:
-    assert cli.main([option, "--prompt", "x"]) == 0
-    assert not screen.sessions
-
-
 @pytest.mark.usefixtures("engine")
 def test_without_a_terminal_text_and_figures_are_printed(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--prompt", "x"], ["replay", str(recorded)]):
