@@ -38,8 +38,10 @@ def kept(logits: Tensor, *each: Sampling) -> Tensor:
 @BY_INTERPRETER
 @pytest.mark.parametrize(("dtype", "apart"), [(torch.float16, 2), (torch.float32, 4)], ids=str)
 def test_what_is_kept_is_what_the_host_keeps(dtype: torch.dtype, apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each row of logits has its own settings; of all pairs of kinds of rows and settings, every `apart`-th."""
-    monkeypatch.setattr(searched_truncation, "BLOCK", 64)
+    """Each row of logits has its own settings; of all pairs of kinds of rows and settings, every `apart`-th. The rows
+    are longer than the lists of the best logits.
+    """
+    monkeypatch.setattr(searched_truncation, "BLOCK", 32)
     pairs = list(product(rows(151 + WIDER, dtype), [*SETTINGS, Sampling(1.0)]))[::apart]
     logits, each = torch.stack([row for row, _ in pairs])[:, :151], [sampling for _, sampling in pairs]
     assert torch.equal(kept(logits, *each), kept_by_host(logits, *each))
@@ -67,9 +69,9 @@ def test_of_equal_logits_the_lower_ids_are_kept_over_several_blocks(
 ) -> None:
     monkeypatch.setattr(searched_truncation, "BLOCK", 4)
     equal, mixed = torch.ones(9, dtype=dtype), torch.tensor([1, 2, -0.0, 1, 0, 2, 1, 0, -1], dtype=dtype)
-    ranks = [Sampling(1.0, top_k) for top_k in (1, 3, 6)]
-    each = [*ranks, ranks[1], *(Sampling(0.7, top_k, 0.6) for top_k in (3, 6))]
-    logits = torch.stack([equal] * 3 + [mixed] * 3)
+    ranks, nuclei = ([Sampling(t, top_k, share) for top_k in (1, 3, 6)] for t, share in ((1.0, 1.0), (0.7, 0.6)))
+    each = [*ranks, *nuclei, *nuclei, ranks[1]]
+    logits = torch.stack([equal] * 6 + [mixed] * 4)
     found = kept(logits, *each)
     assert torch.equal(found, kept_by_host(logits, *each))
     assert found[:3].tolist() == [[rank < sampling.top_k for rank in range(9)] for sampling in ranks]
