@@ -22,11 +22,6 @@ def test_there_is_nothing_else() -> None:
         decoder.warp  # noqa: B018 - the access is the test
 
 
-def test_parameters_steering_and_bounds_are_had_without_torch() -> None:
-    light = "from decoder import DecoderError, DynaTree, RunConfig, Stage, Steering, bounds; import sys"
-    subprocess.run([sys.executable, "-c", f"{light}; assert 'torch' not in sys.modules"], check=True)
-
-
 RUN = """
 import json, sys, time
 began = time.perf_counter()
