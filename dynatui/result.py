@@ -1,6 +1,6 @@
 """Texts on the speed-up and the result of a run, shared by panels, exit summary and runs without a screen."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from decoder.analysis.metrics import RunFold, differs_by_design
 from decoder.events import Figures
@@ -100,9 +100,8 @@ def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while width is not None and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > width:
         widths.pop()
-    return ["  ".join(_padded(row, widths)) for row in rows]
-
-
-def _padded(row: Iterable[str], widths: Sequence[int]) -> Iterator[str]:
-    for place, (cell, width) in enumerate(zip(row, widths, strict=False)):
-        yield cell.rjust(width) if place else cell.ljust(width)
+    first, *others = widths
+    return [
+        "  ".join([row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], others, strict=False))])
+        for row in rows
+    ]

@@ -5,8 +5,9 @@ the faulty line, and recordings of schema 1 are read like current ones.
 import json
 import math
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import msgspec
 import pytest
@@ -192,33 +193,29 @@ BAD = (math.nan, math.inf, -math.inf)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths to all floats in an event."""
+    """Paths to all floats in decoded JSON."""
     if isinstance(value, float):
         yield path
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from places(getattr(value, name), (*path, name))
-    elif isinstance(value, dict):
-        for name, part in value.items():
+    elif isinstance(value, dict | list):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
             yield from places(part, (*path, name))
-    elif isinstance(value, list):
-        for index, part in enumerate(value):
-            yield from places(part, (*path, index))
 
 
-def changed(value: Any, path: tuple[Any, ...], number: float) -> Any:
-    """The event with another float at a path."""
-    if not path:
-        return number
-    first, *rest = path
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.replace(value, **{first: changed(getattr(value, first), tuple(rest), number)})
-    copy = value.copy()
-    copy[first] = changed(value[first], tuple(rest), number)
-    return copy
+def changed(event: Event, path: tuple[Any, ...], number: float) -> Event:
+    """The event with another float at a path, unchecked."""
+    whole: Any = deepcopy(event)
+    *above, last = path
+    part = whole
+    for name in above:
+        part = getattr(part, name) if isinstance(part, msgspec.Struct) else part[name]
+    if isinstance(part, msgspec.Struct):
+        structs.force_setattr(part, last, number)
+    else:
+        part[last] = number
+    return cast("Event", whole)
 
 
-PLACES = [(event, path) for event in FULL.values() for path in places(event)]
+PLACES = [(event, path) for event in FULL.values() for path in places(msgspec.to_builtins(event))]
 
 
 def test_all_floats_of_events_are_tried() -> None:
@@ -227,7 +224,7 @@ def test_all_floats_of_events_are_tried() -> None:
     assert len(PLACES) > 50
 
 
-@examples(400)
+@examples(200)
 @given(place=st.sampled_from(PLACES), number=st.floats() | st.sampled_from((*BAD, 5e-324, 1.7e308, -0.0)))
 def test_an_event_with_any_float_is_read_as_it_was_written_or_is_not_written(
     place: tuple[Event, tuple[Any, ...]], number: float

@@ -1,8 +1,6 @@
 """Files, devices and pipes are read to their end; a pipe without a writer is an error."""
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -59,12 +57,3 @@ def test_a_pipe_without_a_process_at_its_other_end_is_an_error(pipe: Path, monke
 def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match=r"No such file|directory"), opened(tmp_path / name) as file:
         file.read()
-
-
-def test_a_substituted_process_is_read(tmp_path: Path) -> None:
-    code = "import sys; from pathlib import Path; from dynatui.files import opened; "
-    code += "print(opened(Path(sys.argv[1])).read())"
-    shell = 'exec "$0" -c "$1" <(sleep 0.1; echo one; sleep 0.1; echo two)'
-    asked = ["bash", "-c", shell, sys.executable, code]
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout == "b'one\\ntwo\\n'\n"

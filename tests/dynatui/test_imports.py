@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import dynatui
 from tests.dynatui.fake_engine import story
 from tests.dynatui.pty_terminal import written
@@ -35,9 +33,9 @@ def after(*commands: str) -> str:
     return "\n".join(("from dynatui.main import main", *calls))
 
 
-@pytest.mark.parametrize("module", LIGHT)
-def test_the_light_modules_of_the_engine_import_no_torch_and_no_screen(module: str, tmp_path: Path) -> None:
-    assert not loaded(f"import {module}", tmp_path) & (ENGINE_ONLY | SCREEN_ONLY)
+def test_the_light_modules_and_names_of_the_engine_import_no_torch_and_no_screen(tmp_path: Path) -> None:
+    names = "from decoder import DecoderError, DynaTree, RunConfig, Stage, Steering, bounds"
+    assert not loaded(f"import {', '.join(LIGHT)}; {names}", tmp_path) & (ENGINE_ONLY | SCREEN_ONLY)
 
 
 def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
@@ -52,12 +50,9 @@ def test_help_version_config_and_replay_import_neither_torch_nor_textual(tmp_pat
     assert not loaded(code, tmp_path) & (ENGINE_ONLY | {"textual"})
 
 
-def test_dynatui_runs_without_the_laboratory(tmp_path: Path) -> None:
+def test_without_the_laboratory_its_commands_are_not_listed(tmp_path: Path) -> None:
     shutil.copytree(Path(dynatui.__file__).parent, tmp_path / "dynatui", ignore=shutil.ignore_patterns("lab"))
-    asked = ["--headless", "--prompt", "x", "--max-new-tokens", "2", "--methods", "ar"]
-    command = [sys.executable, "-m", "dynatui", *asked]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    listed = subprocess.run([*command[:3], "--help"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    asked = [sys.executable, "-m", "dynatui", "--help"]
+    listed = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "replay" in listed
     assert "bench" not in listed

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -74,24 +75,27 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
     """Exit code and output of a command; a command that occurs on several pages runs only once.
 
-    A single command of dynatui runs in this process, unless it starts other processes. A line of bash without a prompt
-    of its own decodes a short text.
+    Python and commands of dynatui run in this process, unless they start other processes. A line of bash without a
+    prompt of its own decodes a short text.
     """
-    words = shlex.split(code) if language == "bash" else []
+    lines = code.split(" && ") if language == "bash" else []
     with pytest.MonkeyPatch.context() as patch, chdir(folder):
-        if words and "--prompt" not in code:
+        if lines and "--prompt" not in code:
             for name, value in SHORT_TEXT.items():
                 patch.setenv(name, value)
-        if words[:1] == ["dynatui"] and not {"|", ">", "&&"} & set(words):
+        if all(line.startswith("dynatui ") and not {"|", ">"} & set(shlex.split(line)) for line in lines):
             said = TextIOWrapper(BytesIO(), "utf-8")
             with redirect_stdout(said), redirect_stderr(said):
-                status = cli.main(words[1:])
+                if language == "python":
+                    Path("page.py").write_text(code, encoding="utf-8")
+                    runpy.run_path("page.py")
+                status = max((cli.main(shlex.split(line)[1:]) for line in lines), default=0)
             said.seek(0)
             return status, said.read()
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-        program = [sys.executable, "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        done = subprocess.run([*program, code], env=environment, capture_output=True, text=True, check=False)
+        program = ["bash", "-euo", "pipefail", "-c", code]
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr
 
 

@@ -42,25 +42,18 @@ def busy(seconds: float) -> None:
 
 @tells_waits
 @pytest.mark.usefixtures("one_processor")
-def test_threads_that_share_a_processor_are_seen_to_wait() -> None:
-    before, here = waited_s(), waited_here_s()
-    busy(0.1)
-    after = waited_s()
+def test_a_thread_and_a_stretch_that_share_a_processor_are_seen_to_wait() -> None:
+    with closing(ProcessorWaits()) as waits:
+        before, here, began = waited_s(), waited_here_s(), time.perf_counter()
+        waits.begin()
+        busy(0.1)
+        took_s = time.perf_counter() - began
+        assert 0.03 < waits.end(took_s).lost_s <= took_s
+        after = waited_s()
     assert before is not None
     assert after is not None
     assert after - before > 0.03
     assert waited_here_s() - here > 0.03
-
-
-@tells_waits
-@pytest.mark.usefixtures("one_processor")
-def test_a_stretch_that_shared_its_processor_has_waited() -> None:
-    with closing(ProcessorWaits()) as waits:
-        waits.begin()
-        began = time.perf_counter()
-        busy(0.1)
-        took_s = time.perf_counter() - began
-        assert 0.03 < waits.end(took_s).lost_s <= took_s
 
 
 @tells_waits

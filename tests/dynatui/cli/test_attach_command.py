@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -155,14 +155,26 @@ def ended_soon(running: "subprocess.Popen[str]", number: signal.Signals = signal
     return said
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_soon_with_a_whole_recording(
-    server: PageServer, tmp_path: Path, number: signal.Signals
+def test_a_signal_ends_it_soon_with_a_whole_recording_and_a_reader_that_leaves_quietly(
+    server: PageServer, tmp_path: Path
 ) -> None:
-    path = tmp_path / "server.jsonl"
-    with started(server.url, *OFTEN, "--record", str(path), lines=4) as running:
-        assert ended_soon(running, number).splitlines()[-1] == "dynatui: interrupted"
-    assert len(list(events(path))) >= 3
+    paths = {number: tmp_path / f"{number}.jsonl" for number in (signal.SIGINT, signal.SIGHUP)}
+    with ExitStack() as running, started(server.url, *OFTEN, lines=0) as left:
+        runs = [
+            running.enter_context(started(server.url, *OFTEN, "--record", str(path), lines=0))
+            for path in paths.values()
+        ]
+        for run, number in zip(runs, paths, strict=True):
+            for _ in range(4):
+                printed(run)
+            assert ended_soon(run, number).splitlines()[-1] == "dynatui: interrupted"
+        printed(left)
+        assert left.stdout is not None
+        assert left.stderr is not None
+        left.stdout.close()
+        assert left.wait(PATIENCE_S) == 0
+        assert "Traceback" not in left.stderr.read()
+    assert all(len(list(events(path))) >= 3 for path in paths.values())
 
 
 SLOW_NAMES = """
@@ -178,18 +190,17 @@ sys.exit(cli.main(sys.argv[1:]))
 """The program with a name resolver that does not answer for a minute."""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["http://host.invalid:8000"], ["http://host.invalid:8000", "--prompt", "Hello"]],
-    ids=["the server does not answer", "a name is looked up", "a name is looked up for a request"],
-)
-def test_a_signal_ends_it_though_nothing_answers(server: PageServer, arguments: list[str]) -> None:
+def test_a_signal_ends_it_though_nothing_answers_or_a_name_is_looked_up(server: PageServer) -> None:
     server.answer = lambda _: time.sleep(2.0)
-    with started(
-        *(arguments or [server.url]), program=("-c", SLOW_NAMES) if arguments else ("-m", "dynatui")
-    ) as running:
-        time.sleep(0.5 * bool(arguments))
-        ended_soon(running)
+    named, program = "http://host.invalid:8000", ("-c", SLOW_NAMES)
+    with (
+        started(server.url) as silent,
+        started(named, program=program) as seeking,
+        started(named, "--prompt", "Hello", program=program) as asking,
+    ):
+        time.sleep(0.5)
+        for run in (silent, seeking, asking):
+            ended_soon(run)
 
 
 def test_a_signal_ends_it_though_nobody_reads_it(server: PageServer, tmp_path: Path) -> None:
@@ -210,15 +221,6 @@ def test_a_signal_ends_it_though_nobody_reads_it(server: PageServer, tmp_path: P
         running.send_signal(signal.SIGTERM)
         assert (running.wait(PATIENCE_S), time.monotonic() - began < SOON_S) == (130, True)
     assert list(events(path))
-
-
-def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
-    with started(server.url, *OFTEN) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        running.stdout.close()
-        assert running.wait(PATIENCE_S) == 0
-        assert "Traceback" not in running.stderr.read()
 
 
 def completing(server: PageServer, answer: Callable[[Any], None]) -> None:
@@ -250,7 +252,7 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
 
 def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: PageServer, ran: Ran) -> None:
     def answer(handler: Any) -> None:
-        time.sleep(0.5)
+        time.sleep(0.3)
         text('{"choices": [{"text": "there"}]}')(handler)
 
     completing(server, answer)
@@ -294,9 +296,6 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, ran: Ran) -> No
     code, _, said = ran("attach", "host:8000", "--record", str(tmp_path / "notes.txt"))
     assert (code, (tmp_path / "notes.txt").read_text()) == (2, "mine\n")
     assert "is not a recording of a server, so it is not changed" in said
-
-
-"""The program with a name resolver that does not answer for a minute."""
 
 
 def test_a_server_that_is_not_there_is_waited_for_and_an_unencrypted_token_is_said_to_be(ran: Ran) -> None:

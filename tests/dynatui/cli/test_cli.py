@@ -208,13 +208,6 @@ def test_follow_without_a_screen_prints_what_is_recorded_until_it_is_interrupted
     assert err.endswith("interrupted\n")
 
 
-@pytest.mark.parametrize("option", ["--headless", "--json"])
-@pytest.mark.usefixtures("engine")
-def test_these_options_need_no_screen(screen: FakeScreen, option: str) -> None:
-    assert cli.main([option, "--prompt", "x"]) == 0
-    assert not screen.sessions
-
-
 @pytest.mark.usefixtures("engine")
 def test_without_a_terminal_text_and_figures_are_printed(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--prompt", "x"], ["replay", str(recorded)]):
@@ -261,7 +254,7 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
 
 
 def test_run_doctor_and_bench_need_one_model_for_lookups(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "24"]
+    arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "8"]
     found = json.loads(printed(*arguments, "--prompt", "Once upon a time, once upon a time, once"))
     assert found["draft"] == "lookup"
     assert list(found["methods"]) == ["dynatree", "auto", "ar", "linear", "fixed"]

@@ -10,7 +10,6 @@ import torch
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.quantisation import memory_of
 from decoder.run import expected
-from dynatui import main as cli
 from dynatui.cli import doctor_models
 from dynatui.cli.doctor_machine import CheckResult
 from dynatui.gpu import Gpu
@@ -325,12 +324,3 @@ def test_a_gguf_file_beside_a_gpu_is_unknown(tmp_path: Path, monkeypatch: pytest
     first, plain, *_ = said(times(named, "lookup", gpu_layers=0))
     assert first == "ok: the CPU reads 10.0 GB/s of weights, measured with 1 thread"
     assert ": 10000000 tokens/s" in plain or ": 1e+07 tokens/s" in plain
-
-
-def test_the_command_prints_them_for_the_embedded_pair(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor", "--device", "cpu", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    told = [finding["text"] for finding in report["findings"] if finding["topic"] == "times"]
-    assert len(told) == 5
-    assert told[0].startswith("the CPU reads 10.0 GB/s of weights and computes 1000 GFLOP/s in ")
-    assert told[-1].startswith("estimate of a round of 8 levels and 64 rows: ")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from decoder.errors import DeviceError, PromptError, RecordingError
+from decoder.errors import DeviceError, PromptError
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
@@ -229,13 +229,6 @@ def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> Non
     assert "ar broke off: out of memory" in captured.said
 
 
-def test_a_recording_that_cannot_be_opened_stops_before_models_load(tmp_path: Path) -> None:
-    engine = FakeEngine()
-    with pytest.raises(RecordingError):
-        Captured().run(engine, record=tmp_path)
-    assert not engine.pairs
-
-
 def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_path: Path) -> None:
     with pytest.raises(ReaderLeftError):
         Captured(Failing(BrokenPipeError())).run(FakeEngine(), record=tmp_path / "run.jsonl")
@@ -256,9 +249,6 @@ def test_a_terminal_gets_no_control_code_from_a_model_and_a_pipe_the_text_unchan
     captured = replayed(run(HOSTILE), round_("dynatree", 0, HOSTILE), out=Terminal(), as_json=as_json)
     assert not set(captured.printed + captured.said) & STEERING
     assert replayed(run(), round_("dynatree", 0, HOSTILE)).printed == HOSTILE + "\n"
-
-
-def test_progress_shows_no_control_code_wherever_it_goes() -> None:
     strange = structs.replace(run(), target=HOSTILE + "\n")
     assert not set(replayed(strange, End(method="ar", reason="error", error=HOSTILE)).said) & STEERING
 

@@ -3,7 +3,7 @@
 Masks may differ only where the probability of the tokens before one equals the share but for rounding: 1e-12 of it.
 """
 
-from itertools import cycle
+from itertools import product
 
 import pytest
 import torch
@@ -20,8 +20,7 @@ from tests.decoder.sampling.truncated_rows import SETTINGS, kept_by_host, rows, 
 from tests.triton_tools import loads_of
 
 BY_INTERPRETER = pytest.mark.usefixtures("by_interpreter")
-BOTH = torch.float16, torch.float32
-DTYPES = pytest.mark.parametrize("dtype", BOTH, ids=str)
+DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
 WIDER = 5
 """Number of columns beyond the vocabulary, as the models' vocabularies may have."""
 
@@ -37,23 +36,25 @@ def kept(logits: Tensor, *each: Sampling) -> Tensor:
 
 
 @BY_INTERPRETER
-@pytest.mark.parametrize(("sampling", "dtype"), zip([*SETTINGS, Sampling(1.0)], cycle(BOTH)), ids=str)
-def test_what_is_kept_is_what_the_host_keeps(
-    dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("dtype", "apart"), [(torch.float16, 2), (torch.float32, 4)], ids=str)
+def test_what_is_kept_is_what_the_host_keeps(dtype: torch.dtype, apart: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of logits has its own settings; of all pairs of kinds of rows and settings, every `apart`-th. The rows
+    are longer than the lists of the best logits.
+    """
     monkeypatch.setattr(searched_truncation, "BLOCK", 32)
-    logits = rows(151 + WIDER, dtype)[:, :151]
-    assert torch.equal(kept(logits, *[sampling] * len(logits)), kept_by_host(logits, *[sampling] * len(logits)))
+    pairs = list(product(rows(151 + WIDER, dtype), [*SETTINGS, Sampling(1.0)]))[::apart]
+    logits, each = torch.stack([row for row, _ in pairs])[:, :151], [sampling for _, sampling in pairs]
+    assert torch.equal(kept(logits, *each), kept_by_host(logits, *each))
 
 
 @BY_INTERPRETER
 @pytest.mark.parametrize(
-    ("vocabulary", "dtype"), [(32003, torch.float16), (50304, torch.float32), (151643, torch.float32)], ids=str
+    ("vocabulary", "dtype"), [(32003, torch.float32), (65536, torch.float16), (151643, torch.float16)], ids=str
 )
 def test_large_vocabularies_are_searched_to_their_ends(
     vocabulary: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searched_truncation, "BLOCK", 1 << 13)
+    monkeypatch.setattr(searched_truncation, "BLOCK", 1 << 14)
     logits, each = rows(vocabulary + WIDER, dtype)[:, :vocabulary], (SETTINGS[0], SETTINGS[7])
     logits[:2, [vocabulary - 1, 7]] = 60.0
     found = kept(logits[:2], *each)
@@ -62,39 +63,50 @@ def test_large_vocabularies_are_searched_to_their_ends(
 
 
 @BY_INTERPRETER
-@pytest.mark.parametrize(("top_k", "dtype"), [(1, torch.float32), (3, torch.float16), (6, torch.float32)], ids=str)
+@DTYPES
 def test_of_equal_logits_the_lower_ids_are_kept_over_several_blocks(
-    top_k: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searched_truncation, "BLOCK", 4)
-    logits = torch.tensor([[1, 2, -0.0, 1, 0, 2, 1, 0, -1], [1] * 9], dtype=dtype)
-    assert kept(logits, Sampling(1.0, top_k))[1].tolist() == [rank < top_k for rank in range(9)]
-    nucleus = Sampling(0.7, top_k, 0.6)
-    assert torch.equal(kept(logits, nucleus), kept_by_host(logits, nucleus, nucleus))
+    equal, mixed = torch.ones(9, dtype=dtype), torch.tensor([1, 2, -0.0, 1, 0, 2, 1, 0, -1], dtype=dtype)
+    ranks, nuclei = ([Sampling(t, top_k, share) for top_k in (1, 3, 6)] for t, share in ((1.0, 1.0), (0.7, 0.6)))
+    each = [*ranks, *nuclei, *nuclei, ranks[1]]
+    logits = torch.stack([equal] * 6 + [mixed] * 4)
+    found = kept(logits, *each)
+    assert torch.equal(found, kept_by_host(logits, *each))
+    assert found[:3].tolist() == [[rank < sampling.top_k for rank in range(9)] for sampling in ranks]
 
 
 @BY_INTERPRETER
-@DTYPES
-@pytest.mark.parametrize("sampling", [Sampling(1.0, 7), Sampling(1.0, top_p=0.9), Sampling(1.0, 9, 0.9)], ids=str)
-@pytest.mark.parametrize("crowded", [4, 5, 9])
+@pytest.mark.parametrize(("dtype", "apart"), [(torch.float16, 2), (torch.float32, 4)], ids=str)
 def test_more_of_the_best_logits_than_a_lane_lists_are_kept(
-    crowded: int, sampling: Sampling, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, apart: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(searched_truncation, "BLOCK", 16)
-    logits = torch.randn((1, 160), generator=torch.Generator().manual_seed(crowded)).to(dtype)
-    logits[0, 2 : 2 + 16 * crowded : 16] = 5 + torch.arange(crowded, dtype=dtype) / 8
-    assert torch.equal(kept(logits, sampling), kept_by_host(logits, sampling))
+    settings = (Sampling(1.0, 7), Sampling(1.0, top_p=0.9), Sampling(1.0, 9, 0.9))
+    pairs = list(product((3, 4, 5, 9), settings))[::apart]
+    logits = torch.randn((len(pairs), 160), generator=torch.Generator().manual_seed(3)).to(dtype)
+    for row, (crowded, _) in zip(logits, pairs, strict=True):
+        row[2 : 2 + 16 * crowded : 16] = 5 + torch.arange(crowded, dtype=dtype) / 8
+    each = [sampling for _, sampling in pairs]
+    assert torch.equal(kept(logits, *each), kept_by_host(logits, *each))
 
 
 @BY_INTERPRETER
-@DTYPES
-@pytest.mark.parametrize("sampling", [Sampling(1.0), SETTINGS[6], SETTINGS[0], SETTINGS[7]], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "sampling"),
+    [
+        *((torch.float16, each) for each in (Sampling(1.0), *(SETTINGS[n] for n in (6, 0, 7)))),
+        (torch.float32, SETTINGS[7]),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_row_is_read_as_often_as_is_said(
     dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch, *, listed: bool
 ) -> None:
     """Of equal logits, a search finds the highest only in the row itself."""
-    vocabulary, block = 1111, 128
+    vocabulary, block = 555, 128
     monkeypatch.setattr(searched_truncation, "BLOCK", block)
     logits = torch.zeros((1, vocabulary), dtype=dtype)
     if listed:
@@ -130,7 +142,8 @@ def test_the_most_probable_token_is_kept_with_the_smallest_share() -> None:
 
 @BY_INTERPRETER
 def test_one_row_of_settings_serves_all_rows_of_logits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searched_truncation, "BLOCK", 32)
-    logits = rows(50, torch.float32)
+    monkeypatch.setattr(searched_truncation, "BLOCK", 64)
+    logits = rows(50, torch.float16)[:2]
     every = truncation(SearchedTruncation.of, 50, *SETTINGS[:3])
-    assert torch.equal(every.row(1).excluded(logits), ~kept(logits, SETTINGS[1]))
+    for index in (0, 2):
+        assert torch.equal(every.row(index).excluded(logits), ~kept_by_host(logits, *[SETTINGS[index]] * 2))
