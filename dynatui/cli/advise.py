@@ -15,7 +15,7 @@ from dynatui.servers.engines.engine import check
 from dynatui.servers.engines.table import ENGINES
 from dynatui.terminal import streams
 
-_WIDEST, _NARROWEST, _CURVE_ROWS = 120, 60, 14
+_WIDEST, _NARROWEST = 120, 60
 _LONGEST_S = 1000.0
 _COSTS = "Costs of passes, instead of those in the profile"
 
@@ -111,8 +111,7 @@ def advise(
     drafts to measure against, and where the engine has it, a variant that accepts drafted tokens at random at the
     predicted rate. Loads no models.
     """
-    from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
-    from dynatui.render.server_load import load_curve  # noqa: PLC0415
+    from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415 - not needed for --help
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
     from dynatui.servers.costs import named_device, source  # noqa: PLC0415
@@ -135,10 +134,7 @@ def advise(
         streams.show(f"{msgspec.json.encode(advice).decode()}\n", out)
         return 0
     width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
-    lines = list(advice_lines(advice, width))
-    if advice.drafts and len(advice.loads) > 1:
-        rows = load_curve(advice.drafts[0].curve, (width, _CURVE_ROWS))
-        lines += ["", *("".join(text for text, _ in row) for row in rows)]
+    lines = [*advice_lines(advice, width), *curve_lines(advice, width)]
     blocks = list(advice.commands.blocks())
     if deployment := advice.deployment:
         several, stop = len(profile.drafts) > 1, advice.drafts[0].stop

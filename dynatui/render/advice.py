@@ -7,10 +7,13 @@ from textwrap import wrap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short, size
 from dynatui.render.ink import Column, Sheet, column
+from dynatui.render.server_load import load_curve
 from dynatui.servers.advice import Advice, ChainAdvice, ContextAdvice, DraftAdvice, Memory
 from dynatui.servers.engines.engine import Deployment
+from dynatui.session import Symbols
 
 _NAME, _FIGURE, _INTERVAL = 26, 6, 14
+_CURVE_ROWS = 14
 _DEEPEST = 8
 """All chains up to this length are listed; of the longer chains, only the best and the longest."""
 _COLUMNS = (
@@ -33,6 +36,18 @@ def advice_lines(advice: Advice, width: int) -> Iterator[str]:
         yield ""
     for line in (*_verdicts(advice), *(f"left out: {name}, {why}" for name, why in advice.left_out.items())):
         yield from wrap(clean_line(line), width, subsequent_indent="  ")
+
+
+def curve_lines(advice: Advice, width: int, symbols: Symbols = "braille") -> Iterator[str]:
+    """A chart of the best draft's speed-up by running requests; nothing for a single load or without a draft."""
+    if advice.drafts and len(advice.loads) > 1:
+        one = advice.drafts[0]
+        yield ""
+        yield from wrap(
+            f"{clean_line(_brief(one.draft))}. Speed over that of plain decoding, by running requests", width
+        )
+        rows = load_curve(one.curve, (width, _CURVE_ROWS), symbols)
+        yield from ("".join(text for text, _ in row) for row in rows)
 
 
 def _brief(name: str) -> str:

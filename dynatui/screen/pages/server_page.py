@@ -12,7 +12,7 @@ from decoder.events import Run
 from decoder.models.names import LOOKUP, DraftKind
 from dynatui.clean import clean_line
 from dynatui.number_format import counted, percent, short
-from dynatui.render.advice import advice_lines
+from dynatui.render.advice import advice_lines, curve_lines
 from dynatui.screen.pages.page import Page
 from dynatui.screen.protocol import Screen
 from dynatui.servers.advice import advised
@@ -21,6 +21,7 @@ from dynatui.servers.engines.engine import Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Profile
 from dynatui.servers.this_run import FEWEST_ROUNDS, profile_of
+from dynatui.session import Symbols
 from dynatui.state.run_state import RunState
 
 _WIDTH = 76
@@ -59,7 +60,7 @@ class ServerPage(Page):
         if isinstance(profile, str):
             body, self._paste = profile, ""
         else:
-            body, self._paste = told(profile, engine)
+            body, self._paste = told(profile, engine, self._of.scene.symbols)
         title = f"What {engine.title} would be told\n\n"
         keys = "\n\n← → another engine, y copies the options, esc goes back"
         return Text.assemble((title, "bold"), body, (keys, "dim"))
@@ -88,8 +89,8 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
     return profile_of(run, chains, fitted(rounds, plain_s), plain_s, _kind(run))
 
 
-def told(profile: Profile, engine: Engine) -> tuple[str, str]:
-    """(text with acceptance, advice and options; the options alone, to be copied)."""
+def told(profile: Profile, engine: Engine, symbols: Symbols) -> tuple[str, str]:
+    """(text with acceptance, advice, speed-up by load and options; the options alone, to be copied)."""
     (draft,) = profile.drafts.values()
     lines = [
         f"{counted(round(draft.rounds), 'round')} of {counted(profile.prompts, 'text')} at temperature 0; "
@@ -105,7 +106,7 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     except ConfigError:
         lines.append("The times of passes are not known yet: let method ar race too, for some rounds.")
         return "\n".join(lines), ""
-    lines += advice_lines(advice, _WIDTH)
+    lines += [*advice_lines(advice, _WIDTH), *curve_lines(advice, _WIDTH, symbols)]
     blocks = list(advice.commands.blocks())
     for title, text in blocks:
         lines += ["", f"# {clean_line(title)}", "\n".join(map(clean_line, text.split("\n")))]

@@ -1,5 +1,7 @@
 """The page that shows what a server would be told."""
 
+import re
+
 from msgspec import structs
 
 from benchmarks.traces import TRACE
@@ -25,6 +27,8 @@ async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_a
         assert "What vLLM would be told" in page
         assert "L(5) = " in page
         assert "vllm serve books-16m" in page
+        assert "books-1m. Speed over that of plain decoding, by running requests" in page
+        assert re.search(r"advised ━━ .*K 1 .*break-even", page)
         await pilot.press("right", "y")
         await pilot.pause()
         assert "What SGLang would be told" in screen_text(app, -1)
