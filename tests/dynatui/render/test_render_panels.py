@@ -80,6 +80,13 @@ def test_a_click_on_a_lane_finds_the_method_that_is_drawn_there_and_the_watched_
     assert list(found.values()) == [name for name in methods if name in ("linear", "ar", "dynatree", "fixed")[:room]]
 
 
+@pytest.mark.parametrize("width", [76, 88, 120, 160])
+def test_columns_beside_the_bars_leave_them_28_cells(width: int) -> None:
+    page = lines(race(Scene(state_of(story(30)[:-3])), width, 12))
+    row = next(row for row in page if "dynatree" in row)
+    assert sum(sign in "█▏▎▍▌▋▊▉" for sign in row) >= 28
+
+
 def test_no_figure_is_explained_by_half() -> None:
     for height in range(12):
         rows = lines(explained(led_by(["tokens_per_round"]), 60, height))
