@@ -344,7 +344,7 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(devices: Devices)
 @pytest.mark.parametrize(
     ("make", "value", "sampling"),
     [(with_slots, math.nan, Sampling(0.8)), (recorded, math.inf, GREEDY), (recorded, math.nan, Sampling(0.8, 20, 0.9))],
-    ids=str,
+    ids=["slots", "recorded", "recorded, sampled"],
 )
 def test_graph_rounds_end_with_the_sentence_of_the_host_s_rounds(
     tiny_models: TinyModels, make: Callable[[Engine], Engine], value: float, sampling: Sampling
