@@ -131,19 +131,19 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(devices: D
 
 
 @pytest.mark.parametrize(
-    ("pair", "rests"),
-    [("long", (13, 14, 61, 62, 63, *range(251, 256), 300)), (name("neox", "flat"), (3, 28, 30, 32, 40))],
+    ("pair", "drafted", "rests"),
+    [("long", 3, (13, 14, 61, 62, 63, *range(251, 256), 300)), (name("neox", "flat"), 8, (3, 28, 30, 32, 40))],
     ids=["model", "head"],
 )
 def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(
-    devices: Devices, pair: str, rests: Sequence[int]
+    devices: Devices, pair: str, drafted: int, rests: Sequence[int]
 ) -> None:
     loaded, prompt = devices.kept(pair), devices.prompt()
     for rest in rests:
-        controller = RandomSizes.scripted([*[TreePlan(4, 32)] * 3, *[None] * rest, *[TreePlan(3, 8)] * 40])
-        rounds = rounds_of(begun(loaded, prompt, rest + 20, WIDE, controller))
-        before, after = rounds[: 3 + rest], rounds[3 + rest]
-        assert pair == "long" or len(before[2].committed) > 3
+        controller = RandomSizes.scripted([*[TreePlan(4, 32)] * drafted, *[None] * rest, *[TreePlan(3, 8)] * 40])
+        rounds = rounds_of(begun(loaded, prompt, rest + 30, WIDE, controller))
+        before, after = rounds[: drafted + rest], rounds[drafted + rest]
+        assert pair == "long" or len(before[drafted - 1].committed) > 3
         check_tree(after, loaded, [*prompt, *text_of(before)], TreePlan(3, 8))
         assert len(after.tree) > 1
 
