@@ -27,7 +27,7 @@ async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_a
         assert "What vLLM would be told" in page
         assert "L(5) = " in page
         assert "vllm serve books-16m" in page
-        assert "books-1m. Speed over that of plain decoding, by running requests" in page
+        assert "books-1m. Speed-up over plain decoding, by running requests" in page
         assert re.search(r"advised ━━ .*K 1 .*break-even", page)
         await pilot.press("right", "y")
         await pilot.pause()
