@@ -43,9 +43,7 @@ def curve_lines(advice: Advice, width: int, symbols: Symbols = "braille") -> Ite
     if advice.drafts and len(advice.loads) > 1:
         one = advice.drafts[0]
         yield ""
-        yield from wrap(
-            f"{clean_line(_brief(one.draft))}. Speed-up over plain decoding, by running requests", width
-        )
+        yield from wrap(f"{clean_line(_brief(one.draft))}. Speed-up over plain decoding, by running requests", width)
         rows = load_curve(one.curve, (width, _CURVE_ROWS), symbols)
         yield from ("".join(text for text, _ in row) for row in rows)
 
