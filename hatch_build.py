@@ -53,8 +53,7 @@ class LibraryBuilder(BuildHookInterface[Any]):
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's interface
         """Builds the library for the platform of this interpreter, or for the one that DYNATUI_PLATFORM names."""
-        system, *_, machine = sysconfig.get_platform().split("-")
-        platform = PLATFORMS.get(os.environ.get("DYNATUI_PLATFORM") or f"{system}-{machine}")
+        platform = chosen_platform()
         if platform is None:
             self.app.display_warning(f"no compiled passes for {sysconfig.get_platform()}: torch will compute them")
             return
@@ -63,11 +62,18 @@ class LibraryBuilder(BuildHookInterface[Any]):
         build_data["pure_python"], build_data["tag"] = False, f"py3-none-{platform.tag}"
 
 
+def chosen_platform() -> Platform | None:
+    """The platform that DYNATUI_PLATFORM names, or that of this interpreter; None if it is not listed."""
+    system, *_, machine = sysconfig.get_platform().split("-")
+    return PLATFORMS.get(os.environ.get("DYNATUI_PLATFORM") or f"{system}-{machine}")
+
+
 def build(folder: Path, platform: Platform) -> list[Path]:
     """Builds the library of `folder` for each CPU of a platform; returns the paths."""
     source = folder / "passes.c"
     # As `source_number` in library.py, which cannot be imported here: it imports torch.
-    number = int.from_bytes(hashlib.sha256(source.read_bytes()).digest()[:4], "little") >> 1
+    text = b"".join(path.read_bytes() for path in sorted(folder.glob("*.c")))
+    number = int.from_bytes(hashlib.sha256(text).digest()[:4], "little") >> 1
     built = [source.with_name(f"passes-{name}.{platform.ending}") for name in platform.cpus]
     for path, cpu in zip(built, platform.cpus.values(), strict=True):
         command = [sys.executable, "-m", "ziglang", "cc", "-target", platform.target, f"-mcpu={cpu}", *OPTIONS]

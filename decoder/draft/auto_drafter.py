@@ -15,6 +15,7 @@ from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.drafted_round import LookupGuess
+from decoder.forward.compiled.growth import Expectation
 from decoder.sampling.noise import DraftProbabilities
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule, breadth
@@ -73,6 +74,13 @@ class AutoDrafter(Proposer):
         tree, before, calls = TokenTree([text[-1]]), model.count, list[int]()
         if room >= 1 and (behind := model.behind(text)):
             calls.append(behind)
+            acceptance = self._sizes.acceptance
+            expectation = Expectation(acceptance.sharpness, acceptance.undrafted)
+            if found := model.grown(text, rule, min(room, model.deepest), expectation):
+                calls += found.calls
+                tree = model.keep(found.tree, self._sizes.worth_verifying(found.tree.path_logprobs))
+                self._sizes.record_followed(calls, len(tree))
+                return Proposal(tree, model.count - before)
             model.begin_tree()
             first = model.catch_up(text, rule.growth)
 

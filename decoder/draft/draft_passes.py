@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
 
@@ -11,18 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.best_tokens import ranked
-from decoder.forward.kv_cache import KvCache
-from decoder.forward.language_model import LanguageModel, fitted
+from decoder.forward.compiled.growth import Expectation, Grown, TreeGrower
+from decoder.forward.kv_cache import MORE_ROWS, KvCache
+from decoder.forward.language_model import AT_ONCE, LanguageModel, fitted
 from decoder.forward.protocol import Mask
-from decoder.sampling.ranking import Best, Ranking
+from decoder.sampling.ranking import Best, Ranking, RankingAt
 from decoder.tree import TokenTree, visibility
-
-MORE_ROWS = 1024
-"""Number of rows added to a full KV cache: if only one level's rows were added, each level would copy the cache."""
-
-
-RankingAt = Callable[[Sequence[int]], Ranking]
-"""(text position that each row of logits predicts) -> ranking of the tokens in these rows."""
+from decoder.tree_rules import TreeRule
 
 
 class Passes(ABC):
@@ -74,6 +69,20 @@ class Passes(ABC):
         logits, positions = self.after_level(tree, nodes)
         return ranked(logits, ranking(positions))
 
+    def grown(
+        self,
+        text: Sequence[int],
+        rule: TreeRule,
+        deepest: int,
+        ranking: RankingAt,
+        expectation: Expectation | None = None,
+    ) -> Grown | None:
+        """Reads the unread tokens of the text and grows a whole tree, as `TreeGrower.grow`; None if these passes are
+        only computed one by one.
+        """
+        del text, rule, deepest, ranking, expectation
+        return None
+
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         """Called after the tree was reduced to `kept_nodes`: a node's new number is its index in `kept_nodes`."""
 
@@ -94,6 +103,7 @@ class DraftPasses(Passes):
         """Cache row of each node that was forwarded in this round."""
         self._visible_rows: dict[int, tuple[int, ...]] = {}
         """For each node, the rows of its ancestors and of itself, counted from the first row after the text."""
+        self._grower: TreeGrower | None = None
 
     def read(self, tokens: Sequence[int]) -> None:
         self._fitted.read(self.cache, tokens)
@@ -145,6 +155,25 @@ class DraftPasses(Passes):
         tokens, positions, visible = self._level(tree, nodes)
         following = [position + 1 for position in positions]
         return self._fitted.best(self.cache, tokens, positions, visible, ranking(following))
+
+    def grown(
+        self,
+        text: Sequence[int],
+        rule: TreeRule,
+        deepest: int,
+        ranking: RankingAt,
+        expectation: Expectation | None = None,
+    ) -> Grown | None:
+        model, unread = self._model.grows_trees, text[self.cache.length :]
+        if model is None or self._fitted is not self._model or len(unread) > AT_ONCE:
+            return None
+        if self._grower is None or self._grower.model is not model:
+            self._grower = TreeGrower(model, self.reserve)
+        found = self._grower.grow(self.cache, unread, rule, deepest, ranking, expectation)
+        if found:
+            self._rows = found.rows
+            self.count += 1 + len(found.calls)
+        return found
 
     def _level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[list[int], list[int], Mask]:
         """Tokens, positions and mask of a pass over a level; reserves and records cache rows for the nodes."""

@@ -50,7 +50,12 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
                 above = tree.path_logprobs[parent]
                 room = sum(above + logprob >= least_logprob for logprob in options.logprobs[:room])
             level += tree.grow(parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room])
-    return tree.most_probable(n_max) if rule.budget.best else list(range(len(tree)))
+    return kept_nodes(tree, rule)
+
+
+def kept_nodes(tree: TokenTree, rule: TreeRule) -> list[int]:
+    """The nodes of a grown tree that are kept."""
+    return tree.most_probable(rule.budget.n_max) if rule.budget.best else list(range(len(tree)))
 
 
 def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:

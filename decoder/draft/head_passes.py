@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.draft_passes import MORE_ROWS, Passes
+from decoder.draft.draft_passes import Passes
+from decoder.forward.kv_cache import MORE_ROWS
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head

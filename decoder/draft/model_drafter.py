@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import Passes
-from decoder.draft.growth import Children, grow
+from decoder.draft.growth import Children, grow, kept_nodes
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.forward.best_tokens import ranked
+from decoder.forward.compiled.growth import Expectation, Grown
 from decoder.sampling.noise import DraftProbabilities, Estimate
 from decoder.sampling.ranking import Best, Ranking
 from decoder.tree import TokenTree
@@ -59,6 +60,15 @@ class LevelDrafter(Proposer):
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
         """Forwards nodes of one level; returns the best next tokens after each node, like `catch_up`."""
 
+    def grown(
+        self, text: Sequence[int], rule: TreeRule, deepest: int, expectation: Expectation | None = None
+    ) -> Grown | None:
+        """A whole tree of at most `deepest` levels after the text, which `keep` has not reduced yet; None if this
+        drafter grows trees level by level. `expectation`: the acceptance model whose probabilities grow the tree.
+        """
+        del text, rule, deepest, expectation
+        return None
+
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         """Returns the tree reduced to the nodes `kept`."""
         return tree if len(kept) == len(tree) else tree.subtree(kept)
@@ -67,6 +77,8 @@ class LevelDrafter(Proposer):
         # Only the growth rule and the context limit this tree; costs do not.
         tree, before = TokenTree([text[-1]]), self.count
         if room >= 1 and self.behind(text):
+            if found := self.grown(text, rule, min(room, self.deepest)):
+                return Proposal(self.keep(found.tree, kept_nodes(found.tree, rule)), self.count - before)
             first = self.catch_up(text, rule.growth)
             tree = self.grow(tree, rule, first, min(room, self.deepest))
         return Proposal(tree, self.count - before)
@@ -135,6 +147,17 @@ class ModelDrafter(LevelDrafter):
             self.passes.best_after_level(tree, nodes, lambda positions: self._ranking(positions, growth))
         )
         return children * len(nodes) if len(children) == 1 else children
+
+    def grown(
+        self, text: Sequence[int], rule: TreeRule, deepest: int, expectation: Expectation | None = None
+    ) -> Grown | None:
+        by, end = self._probabilities, len(text)
+        if by and by.greedy_from(end) != by.greedy_from(end + deepest):
+            # The levels of this tree are ranked in two ways.
+            return None
+        return self.passes.grown(
+            text, rule, deepest, lambda positions: self._ranking(positions, rule.growth), expectation
+        )
 
     def _ranking(self, positions: Sequence[int], growth: Growth[float]) -> Ranking:
         """Ranking of logits that predict the tokens at `positions`."""

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.draft_passes import MORE_ROWS, DraftPasses
+from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.growth import Children
 from decoder.draft.model_drafter import LevelDrafter, best_children
+from decoder.forward.kv_cache import MORE_ROWS
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair, Translation
 from decoder.models.text import TextStream, encoded, first_tokens

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
+MORE_ROWS = 1024
+"""Number of rows added to a full cache: if only one level's rows were added, each level would copy the cache."""
 Part = tuple[str, int]
 """(kind of cached rows, for example `KEYS`; number of the layer)."""
 

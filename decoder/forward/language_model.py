@@ -150,6 +150,12 @@ class LanguageModel:
             return self.runs_by.best_after(cache, tokens, ranking)
         return ranked(self.read(cache, tokens)[None], ranking)
 
+    @property
+    def grows_trees(self) -> CompiledModel | None:
+        """The forward form if `TreeGrower` can use it."""
+        form = self.runs_by
+        return form if isinstance(form, CompiledModel) and not form.windows.sizes and not form.notes else None
+
     def has_room(self, rows: int) -> bool:
         """Whether `rows` rows can be computed together after a text as long as the context."""
         # Native models store nothing whose size limits the text length.

@@ -1,7 +1,8 @@
 """Which next tokens a draft model is asked for, and the answer. Independent of models and trees."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from decoder.sampling.noise import Estimate
 
@@ -31,3 +32,7 @@ class Ranking:
     def needs_logits(self) -> bool:
         """Whether truncation must read the logits before the ranking, so that a compiled pass cannot do the ranking."""
         return self.estimate is not None and self.estimate.truncation is not None
+
+
+RankingAt: TypeAlias = Callable[[Sequence[int]], Ranking]
+"""(text position that each row of logits predicts) -> ranking of the tokens in these rows."""

@@ -1,4 +1,5 @@
-"""Mutation testing: applies each fault of faults.toml to a copy of the tree and expects that the named test fails.
+"""Mutation testing: applies each fault of faults.toml to a copy of the tree and expects that the named test fails. A
+fault in a C file rebuilds the copy's library.
 
 Every test must first pass on the unchanged copy, so that only the fault can make it fail. An argument that is part of a
 path (`decoder/verify`) selects the faults of the matching files; without arguments all faults are tried. The exit code
@@ -17,6 +18,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FAULTS = Path(__file__).with_name("faults.toml")
 COPIED = ("benchmarks", "decoder", "docs", "dynatui", "man", "screenshots", "tests", "pyproject.toml", "README.md")
+REBUILD = """
+import hatch_build, pathlib, sys
+hatch_build.build(pathlib.Path(sys.argv[1]), hatch_build.chosen_platform())
+"""
 LIMIT_S = 600
 """Time limit of a test; a fault that makes its test exceed the limit counts as killed."""
 PASSED, FAILED = 0, 1
@@ -69,15 +74,22 @@ def outcome(root: Path, *tests: str) -> int:
         return FAILED
 
 
+def rebuild(changed: Path) -> None:
+    if changed.suffix == ".c":
+        subprocess.run([sys.executable, "-c", REBUILD, str(changed.parent)], cwd=ROOT, check=True)
+
+
 def killed(root: Path, fault: Fault) -> str:
     """Applies a fault, runs its test and returns the result in words."""
     path = root / fault.file
     right, times = path.read_text(encoding="utf-8"), path.stat()
     path.write_text(right.replace(fault.old, fault.new), encoding="utf-8")
     try:
+        rebuild(path)
         code = outcome(root, fault.test)
     finally:
         path.write_text(right, encoding="utf-8")
+        rebuild(path)
         os.utime(path, (times.st_atime, times.st_mtime))  # so that the fault's bytecode is not reused
     return {FAILED: "killed", PASSED: "SURVIVED"}.get(code, f"the test did not run: pytest ended with {code}")
 

@@ -124,9 +124,10 @@ def library_path() -> Path:
     return SOURCE.with_name(f"passes-{machine()}.{ENDINGS.get(sys.platform, 'so')}")
 
 
-def source_number(source: Path = SOURCE) -> int:
-    """Number that identifies a source file; a library returns the number of the file that it was built from."""
-    return int.from_bytes(hashlib.sha256(source.read_bytes()).digest()[:4], "little") >> 1
+def source_number(folder: Path = SOURCE.parent) -> int:
+    """Number that identifies the C files of a folder; a library returns the number of those that it was built from."""
+    text = b"".join(path.read_bytes() for path in sorted(folder.glob("*.c")))
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "little") >> 1
 
 
 @functools.cache
@@ -146,6 +147,9 @@ def library() -> PassLibrary | None:
     functions.dynatui_kept_choice.restype = c_int32
     sizes = (c_int32 * 4)()
     functions.dynatui_sizes(sizes)
+    functions.dynatui_begin_tree.argtypes, functions.dynatui_begin_tree.restype = [c_void_p, c_int64, c_int32], None
+    functions.dynatui_set_level.argtypes, functions.dynatui_set_level.restype = [c_void_p], None
+    functions.dynatui_grow.argtypes = [c_void_p]
     return PassLibrary(functions, *sizes)
 
 
@@ -156,7 +160,7 @@ def missing() -> str:
     if not path.exists():
         return f"dynatui was not built for this CPU: {path.name} is missing"
     built_from = ctypes.CDLL(str(path)).dynatui_source()
-    return "" if built_from == source_number() else f"{path.name} was built from another passes.c"
+    return "" if built_from == source_number() else f"{path.name} was built from other C files"
 
 
 class BestTokens:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.compiled.huge_pages import zeros
-from decoder.forward.compiled.library import BestTokens, ModelStruct, PassLibrary, PassStruct
+from decoder.forward.compiled.library import BestStruct, BestTokens, ModelStruct, PassLibrary, PassStruct
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_kinds import Windows
@@ -135,15 +135,19 @@ class Workspace:
 
     def best_tokens(self, rows: int, count: int, *, own: bool) -> BestTokens:
         """Memory for the result of the next pass, whose logits are not returned; valid until the next call."""
+        self.keep_logits(rows)
+        key = rows, count, own
+        if key not in self._best_tokens:
+            self._best_tokens[key] = BestTokens(rows, count, own=own)
+        return self._best_tokens[key]
+
+    def keep_logits(self, rows: int) -> None:
+        """The next pass writes its logits to memory that later passes overwrite."""
         if rows > self._read_rows:
             self._read_rows = rows
             self._buffer("logits", rows, self._model.columns)
             self._read_logits = self.job.logits
         self.job.logits = self._read_logits
-        key = rows, count, own
-        if key not in self._best_tokens:
-            self._best_tokens[key] = BestTokens(rows, count, own=own)
-        return self._best_tokens[key]
 
     def make_room(self, rows: int, keys: int, threads: int, position: int) -> None:
         """Enlarges the buffers if a pass needs it; `position` is the largest position of the pass."""
@@ -238,6 +242,21 @@ class CompiledModel(Native):
         cache.keep(positions)
         return best
 
+    def read_ranked(self, space: Workspace, cache: KvCache, tokens: Sequence[int], best: BestStruct) -> None:
+        """As `best_after`, with memory of the caller for the result."""
+        positions = range(cache.length, cache.length + len(tokens))
+        self._run(space, cache, tokens, positions, _causal_mask(len(tokens)), len(tokens) - 1, best)
+        cache.keep(positions)
+
+    def threads(self, rows: int) -> int:
+        """Number of threads for a pass."""
+        return torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
+
+    @property
+    def rows_alone(self) -> int:
+        """Largest number of rows of a pass by one thread."""
+        return sys.maxsize if torch.get_num_threads() == 1 else (SHARED_FROM - 1) // self.weights
+
     def with_hidden(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
@@ -252,7 +271,7 @@ class CompiledModel(Native):
         space, rows = self._space(), len(tokens) - first_logits
         best = space.best_tokens(rows, min(ranking.count, self.vocabulary), own=ranking.own)
         best.ask(ranking.estimate)
-        self._run(space, cache, tokens, positions, visible, first_logits, best)
+        self._run(space, cache, tokens, positions, visible, first_logits, best.struct)
         self.spaces.append(space)
         return best.lists()
 
@@ -275,7 +294,7 @@ class CompiledModel(Native):
         positions: Ints,
         visible: Mask,
         first_logits: int,
-        best: BestTokens | None = None,
+        best: BestStruct | None = None,
     ) -> None:
         rows, used, capacity = len(tokens), cache.used, cache.capacity
         keys = used + rows
@@ -284,7 +303,7 @@ class CompiledModel(Native):
             raise IndexError(
                 f"{rows} rows do not fit: {keys} of {capacity} cached rows, tokens below {self.vocabulary}"
             )
-        threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
+        threads = self.threads(rows)
         space.make_room(rows, keys, threads, max(positions))
         # Arrays of ctypes and bytes: numpy would take three times as long for a few numbers.
         space.tokens[:rows], space.positions[:rows] = [*tokens], [*positions]
@@ -295,7 +314,7 @@ class CompiledModel(Native):
         job.store, job.capacity, job.used = cache.store.data_ptr(), capacity, used
         job.taps = ctypes.addressof(pointers) if pointers else None
         job.rows, job.first_logits = rows, first_logits
-        job.best = ctypes.addressof(best.struct) if best else None
+        job.best = ctypes.addressof(best) if best else None
         self.team.run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():

@@ -118,7 +118,7 @@ typedef struct {
 
 typedef struct {
   const Model *model;
-  const int32_t *tokens, *positions; /* [rows] */
+  int32_t *tokens, *positions;       /* [rows] */
   const uint8_t *visible;            /* [rows][recent] */
   const int64_t *stored_positions;   /* [used + rows]; NULL if no layer has a window */
   const float *rotations;            /* [position][rotated / 2][2]: cosines and sines */
@@ -1062,3 +1062,5 @@ EXPORT void dynatui_help(Pass *pass, int32_t thread) {
   if (atomic_load_explicit(&pass->gate.open, memory_order_seq_cst)) compute(pass, thread);
   atomic_fetch_sub_explicit(&pass->gate.inside, 1, memory_order_seq_cst);
 }
+
+#include "growth.c"
