@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import takewhile
 
 import numpy as np
@@ -103,7 +103,6 @@ class DraftPasses(Passes):
         """Cache row of each node that was forwarded in this round."""
         self._visible_rows: dict[int, tuple[int, ...]] = {}
         """For each node, the rows of its ancestors and of itself, counted from the first row after the text."""
-        self._grower: TreeGrower | None = None
 
     def read(self, tokens: Sequence[int]) -> None:
         self._fitted.read(self.cache, tokens)
@@ -156,6 +155,10 @@ class DraftPasses(Passes):
         following = [position + 1 for position in positions]
         return self._fitted.best(self.cache, tokens, positions, visible, ranking(following))
 
+    @cached_property
+    def _grower(self) -> TreeGrower | None:
+        return self._model.tree_grower(self.reserve) if self._fitted is self._model else None
+
     def grown(
         self,
         text: Sequence[int],
@@ -164,11 +167,9 @@ class DraftPasses(Passes):
         ranking: RankingAt,
         expectation: Expectation | None = None,
     ) -> Grown | None:
-        model, unread = self._model.grows_trees, text[self.cache.length :]
-        if model is None or self._fitted is not self._model or len(unread) > AT_ONCE:
+        unread = text[self.cache.length :]
+        if self._grower is None or len(unread) > AT_ONCE:
             return None
-        if self._grower is None or self._grower.model is not model:
-            self._grower = TreeGrower(model, self.reserve)
         found = self._grower.grow(self.cache, unread, rule, deepest, ranking, expectation)
         if found:
             self._rows = found.rows

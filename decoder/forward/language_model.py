@@ -2,7 +2,7 @@
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.best_tokens import ranked
+from decoder.forward.compiled.growth import TreeGrower
 from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.compiled.weights import compiled_model
@@ -150,11 +151,12 @@ class LanguageModel:
             return self.runs_by.best_after(cache, tokens, ranking)
         return ranked(self.read(cache, tokens)[None], ranking)
 
-    @property
-    def grows_trees(self) -> CompiledModel | None:
-        """The forward form if `TreeGrower` can use it."""
+    def tree_grower(self, reserve: Callable[[int], None]) -> TreeGrower | None:
+        """Memory for the draft trees of one text, whose cache `reserve` enlarges; None if each level needs a call."""
         form = self.runs_by
-        return form if isinstance(form, CompiledModel) and not form.windows.sizes and not form.notes else None
+        if isinstance(form, CompiledModel) and not form.windows.sizes and not form.notes:
+            return TreeGrower(form, reserve)
+        return None
 
     def has_room(self, rows: int) -> bool:
         """Whether `rows` rows can be computed together after a text as long as the context."""

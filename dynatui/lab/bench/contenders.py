@@ -20,6 +20,7 @@ from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.engine import Engine
 from decoder.errors import LogitsError
 from decoder.events import Round
+from decoder.forward.compiled.growth import Grown, TreeGrower
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import TunableParameters
@@ -130,15 +131,41 @@ class _InstrumentedModel:
     def best_after(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
         return self._called(self._model.best_after, cache, tokens, given, scored=1)
 
+    def tree_grower(self, reserve: Callable[[int], None]) -> "_InstrumentedGrower | None":
+        grower = self._model.tree_grower(reserve)
+        return _InstrumentedGrower(self, grower) if grower else None
+
     def _called(self, call: Callable[..., Any], cache: KvCache, tokens: Any, given: Sequence[Any], scored: int) -> Any:
         start = time.perf_counter()
         result = call(cache, tokens, *given)
-        self.calls += 1
-        self.rows += len(tokens)
-        self.looks += len(tokens) * cache.rows
-        self.scored += scored
+        self.count(len(tokens), cache.rows, scored)
         self.seconds += time.perf_counter() - start
         return result
+
+    def count(self, rows: int, keys: int, scored: int) -> None:
+        """Counts a pass, each of whose rows reads `keys` keys."""
+        self.calls += 1
+        self.rows += rows
+        self.looks += rows * keys
+        self.scored += scored
+
+
+@dataclass(frozen=True)
+class _InstrumentedGrower:
+    """A `TreeGrower` whose passes are timed and counted."""
+
+    model: _InstrumentedModel
+    grower: TreeGrower
+
+    def grow(self, cache: KvCache, unread: Sequence[int], *given: Any) -> Grown | None:
+        start = time.perf_counter()
+        found = self.grower.grow(cache, unread, *given)
+        if found:
+            self.model.count(len(unread), cache.length, 1)
+            for rows, forwarded in zip(found.calls, accumulate(found.calls), strict=True):
+                self.model.count(rows, cache.length + forwarded, rows)
+            self.model.seconds += time.perf_counter() - start
+        return found
 
 
 class InstrumentedEngine:

@@ -133,8 +133,9 @@ def test_memory_grows_with_the_tree(tiny_models: TinyModels, rule: TreeRule, nod
 
 def test_threads_share_the_passes_of_many_rows(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, threads = tiny_models.engine("neox"), torch.get_num_threads()
-    model = engine.pair.draft.grows_trees if engine.pair.draft else None
-    assert model is not None
+    assert engine.pair.draft is not None
+    model = engine.pair.draft.runs_by
+    assert isinstance(model, passes.CompiledModel)
     monkeypatch.setattr(passes, "SHARED_FROM", 3 * model.weights)
     shared, run = list[int](), model.team.run
 
