@@ -66,7 +66,9 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level; with `best`, only nodes that are among the `n_max` most probable nodes of the tree."""
-    if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
+    """Nodes of a level; with `best`, only nodes whose children may be among the `n_max` most probable nodes of the tree.
+    A child is never more probable than its parent, so this needs fewer than `n_max` - 1 nodes before the parent.
+    """
+    if not rule.budget.best or len(tree) <= rule.budget.n_max:
         return level
-    return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]
+    return [node for node in tree.most_probable(rule.budget.n_max - 1) if node >= level[0]]

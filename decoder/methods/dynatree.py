@@ -53,7 +53,7 @@ class DynaTree(AdaptiveTree):
 
 PRESETS: Mapping[str, DynaTree] = {
     "tuned": DynaTree(
-        d0=5, tau_h=0.5, tau_l=0.3, rho_stop=0.5, rho_deep=0.7, tau=0, sharpness=3, history=False, n_max=8,
+        d0=4, tau_h=0.4, tau_l=0.3, rho_stop=0.3, rho_deep=0.7, tau=0, sharpness=4, history=False, n_max=8,
         selection="best",
     ),
     "paper": DynaTree(),

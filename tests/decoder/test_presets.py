@@ -17,7 +17,7 @@ from dynatui.prompts import load
 from tests.decoder.makers import play
 
 TUNED = PRESETS["tuned"]
-PROMPTS, TOKENS = load.embedded()[:3:2], 32
+PROMPTS, TOKENS = load.embedded(), 96
 Rounds = list[list[Round]]
 """The rounds of each prompt."""
 
@@ -49,7 +49,7 @@ def test_a_greater_base_depth_deepens_trees(played: Callable[..., Rounds]) -> No
     assert found[-1] - found[0] >= 0.5
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("tau_h", 0.31, 0.99), ("tau_l", 0.1, 0.49), ("d0", 1.0, 7.0)])
+@pytest.mark.parametrize(("name", "low", "high"), [("tau_h", 0.31, 0.99), ("tau_l", 0.05, 0.39), ("d0", 1.0, 7.0)])
 def test_each_knob_shrinks_and_grows_trees_by_itself(
     played: Callable[..., Rounds], name: str, low: float, high: float
 ) -> None:

@@ -91,7 +91,8 @@ static void choose_level(Growing *g, int32_t first) {
   g->level_count = 0;
   if (depth >= rule->deepest || (!rule->best && g->count > rule->n_max)) return;
   for (int32_t node = first; node < g->count; node++)
-    if (!rule->best || g->count - 1 <= rule->n_max || among_best(g, NULL, 1, g->count - 1, node, rule->n_max))
+    /* A child, which is never more probable than its parent, may be among the most probable nodes. */
+    if (!rule->best || g->count <= rule->n_max || among_best(g, NULL, 1, g->count - 1, node, rule->n_max - 1))
       g->level[within++] = node;
   if (rule->best && within > rule->growing) {
     uint8_t *chosen = g->visible; /* free until the next pass */
