@@ -55,7 +55,8 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
 
 def kept_nodes(tree: TokenTree, rule: TreeRule) -> list[int]:
     """The nodes of a grown tree that are kept."""
-    return tree.most_probable(rule.budget.n_max) if rule.budget.best else list(range(len(tree)))
+    every = not rule.budget.best or len(tree) - 1 <= rule.budget.n_max
+    return list(range(len(tree))) if every else tree.most_probable(rule.budget.n_max)
 
 
 def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
@@ -66,8 +67,8 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level; with `best`, only nodes whose children may be among the `n_max` most probable nodes of the tree.
-    A child is never more probable than its parent, so this needs fewer than `n_max` - 1 nodes before the parent.
+    """Nodes of a level; with `best`, only nodes whose children may be among the tree's `n_max` most probable nodes. A
+    child is never more probable than its parent, so fewer than `n_max` - 1 nodes may be more probable than the parent.
     """
     if not rule.budget.best or len(tree) <= rule.budget.n_max:
         return level

@@ -78,6 +78,8 @@ class TreeGrower:
         self._space = Workspace(model)
         self._struct = GrowingStruct(job=ctypes.addressof(self._space.job))
         self._arrays: dict[str, Any] = {}
+        self._rule: tuple[TreeRule | None, int, Expectation | None] = None, 0, None
+        """What `_struct.rule` was made from."""
         self._ranked: tuple[int, int, bool] | None = None
         """Numbers of rows and of tokens of the memory for ranked tokens, and whether it has own log-probabilities."""
         self._estimate: Estimate | None = None
@@ -109,7 +111,8 @@ class TreeGrower:
         self._rank(asked, self._rows, known)
         functions.dynatui_begin_tree(address, end, unread[-1])
         model.read_ranked(self._space, cache, unread, struct.best)
-        self._limit(cache)
+        if self._space.job.capacity != struct.most_keys:
+            self._limit()
         while rows := functions.dynatui_grow(address):
             self._make_room(cache, rows, ranking)
             functions.dynatui_set_level(address)
@@ -118,6 +121,10 @@ class TreeGrower:
         return self._grown(end, own=asked.own or expectation is not None)
 
     def _follow(self, rule: TreeRule, deepest: int, expectation: Expectation | None) -> None:
+        before, *limits = self._rule
+        if before is rule and limits == [deepest, expectation]:
+            return
+        self._rule = rule, deepest, expectation
         growth, budget = rule.growth, rule.budget
         if 1 + growth.wide > self._struct.nodes:
             self._make_nodes(1 + int(growth.wide))
@@ -173,14 +180,13 @@ class TreeGrower:
             cache.used = cache.length + struct.forwarded
             self._reserve(cache.length + recent + MORE_ROWS)
             job.store, job.capacity = cache.store.data_ptr(), cache.capacity
-        self._limit(cache, self.model.threads(rows))
+        self._limit(self.model.threads(rows))
 
-    def _limit(self, cache: KvCache, threads: int = 1) -> None:
+    def _limit(self, threads: int = 1) -> None:
         """Makes room for passes by a number of threads, and sets the limits of passes for which there is memory."""
-        struct, space = self._struct, self._space
-        struct.most_keys = min(space.job.capacity, cache.length + struct.nodes)
-        struct.most_rows = min(self._rows, self.model.rows_alone)
-        space.make_room(self._rows, struct.most_keys, threads, cache.length + struct.depths_known)
+        struct, keys = self._struct, self._space.job.capacity
+        struct.most_keys, struct.most_rows = keys, min(self._rows, self.model.rows_alone)
+        self._space.make_room(self._rows, keys, threads, keys)
 
     def _held(self, name: str, array: Any) -> int:
         """Address of an array, which is kept in memory until the next array with this name."""
