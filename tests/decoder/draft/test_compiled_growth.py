@@ -162,12 +162,18 @@ def test_rounds_that_python_would_grow_are_few(tiny_models: TinyModels) -> None:
     assert list(found.rows) == list(range(1, 9))
 
 
-@given(exponent=st.floats(0.1, 8), undrafted=st.floats(-40, 20), seed=st.integers(0, 99))
-@examples(40)
+@given(
+    exponent=st.floats(0.1, 8) | st.just(0.0),
+    undrafted=st.floats(-40, 20),
+    budget=st.just(Budget(40, least=1e-5)) | st.builds(Budget, st.just(20), best=st.just(True), beam=st.integers(0, 5)),
+    seed=st.integers(0, 99),
+)
+@examples(60)
 def test_expected_acceptance_grows_the_tree_of_python(
-    tiny_models: TinyModels, exponent: float, undrafted: float, seed: int
+    tiny_models: TinyModels, exponent: float, undrafted: float, budget: Budget, seed: int
 ) -> None:
-    rule = TreeRule(fixed_growth(5, 1e-4, 3), Budget(n_max=40, least=1e-5))
+    """With an exponent of 0, all children of a node are equally probable."""
+    rule = TreeRule(fixed_growth(5, 1e-4, 3), budget)
     text, acceptance = [seed, 3, 5], AcceptanceModel(exponent, undrafted)
     compiled, python = drafters(tiny_models.engine("neox"), "noise", seed)
     for drafter in (compiled, python):
