@@ -436,14 +436,14 @@ def encode(event: Base) -> bytes:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether all numbers in the value are finite; assumes that the elements of a list have one type."""
+    """Whether all numbers in the value are finite; assumes that the elements of a list have one type, or are None."""
     match value:
         case float():
             return math.isfinite(value)
         case dict():
             return all(map(_is_finite, value.values()))
-        case list() if value and isinstance(value[0], float):
-            return all(map(math.isfinite, value))
+        case list() if value and isinstance(value[0], float | None):
+            return all(number is None or math.isfinite(number) for number in value)
         case list() if value and isinstance(value[0], msgspec.Struct):
             return all(map(_is_finite, value))
         case msgspec.Struct():

@@ -134,8 +134,8 @@ OTHER = RunConfig(dynatree=replace(TUNED, tau_h=0.85, d0=6.0, branching=(1, 2, 4
         (Models(), PAPER.turned("d0", 4, "dynatree"), f"{ALWAYS} --preset paper --d0 4"),
         (
             Models(),
-            RunConfig().turned("n_max", 64, "dynatree").turned("d0", 4, "dynatree"),
-            f"{ALWAYS} --d0 4 --n-max 64",
+            RunConfig().turned("n_max", 64, "dynatree").turned("d0", 5, "dynatree"),
+            f"{ALWAYS} --d0 5 --n-max 64",
         ),
         (Models(), RunConfig().turned("selection", 0, "dynatree"), f"{ALWAYS} --selection bfs"),
         (Models(), RunConfig().turned("history", 1, "dynatree"), f"{ALWAYS} --history"),
@@ -161,7 +161,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed", "auto", "k"}
     line = command_line(Session(OWN, config=RunConfig(chat=False)), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.5 --no-history "
+        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.4 --no-history "
         "--branching 1,2,3 --k 5 --fixed 5,2,0.05 --auto ''"
     )
 

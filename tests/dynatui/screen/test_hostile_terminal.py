@@ -59,12 +59,12 @@ def test_a_hostile_recording_is_shown_in_every_panel_and_neither_obeyed_nor_clic
 ) -> None:
     path = written(tmp_path / "hostile.jsonl", [renamed(hostile_event(event)) for event in story(4)])
     terminal = replaying(start, path)
-    terminal.play("ended", 0.4, b"a", "PRESS")
+    seen = terminal.wait_for("ar␛") + terminal.play("ended", 0.4, b"a", "PRESS")
     line = next(place for place, row in enumerate(terminal.rows) if "PRESS" in row)
     column = terminal.rows[line].index("PRESS")
     for x in range(column - 18, column + 6):
         terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
-    seen = terminal.wait_for("INSPECT") + toured(terminal)
+    seen += terminal.wait_for("INSPECT") + toured(terminal)
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET", "dy", "ar")
     leave_unharmed(terminal)
     assert_shown(terminal.afterwards, "PROMPT")

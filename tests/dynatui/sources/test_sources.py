@@ -186,7 +186,7 @@ def test_two_settings_are_compared_on_the_prompt_in_progress_and_the_next_ones(
     assert [prompt for prompt, _, _ in script.calls] == ["one", "one", "two"]
     for _, config, _ in script.calls[1:]:
         assert config.methods == ("dynatree", "dynatree:A", "ar")
-        assert [config.rules(name).knob("d0") for name in config.methods[:2]] == [3, 5]
+        assert [config.rules(name).knob("d0") for name in config.methods[:2]] == [3, 4]
     decoding.compare("")
     until(lambda: len(script.calls) == 4)
     assert (script.calls[3][0], script.calls[3][1].methods) == ("two", usual)
@@ -198,14 +198,14 @@ def test_two_settings_are_compared_on_the_prompt_in_progress_and_the_next_ones(
 def test_side_a_has_the_settings_from_before_the_turns_since_the_latest_comparison(
     decoding: EngineSource, script: Script
 ) -> None:
-    for number, value in enumerate((3.0, 4.0)):
+    for number, value in enumerate((3.0, 5.0)):
         decoding.turn("d0", value, "dynatree")
         decoding.compare("dynatree")
         until(lambda: len(script.calls) == 2 + 2 * number)  # noqa: B023 - called at once
         decoding.compare("")
         until(lambda: len(script.calls) == 3 + 2 * number)  # noqa: B023 - called at once
     sides = [[config.rules(name).knob("d0") for name in config.methods[:2]] for _, config, _ in script.calls[1::2]]
-    assert sides == [[3, 5], [4, 3]]
+    assert sides == [[3, 4], [5, 3]]
 
 
 def test_a_finished_prompt_stays_for_a_while_unless_the_user_goes_on(script: Script) -> None:

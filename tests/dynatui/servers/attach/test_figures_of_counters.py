@@ -1,10 +1,13 @@
 """Figures of counters: increases across restarts and changed labels, and when drafts count as wasted."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.servers.attach.events import MOST_COUNTED, MOST_POSITIONS
+from decoder.events import encode
+from dynatui.servers.attach.events import MOST_COUNTED, MOST_POSITIONS, Figures, Reading, decode_line
 from dynatui.servers.attach.exposition import Labels, Page, Series, lines_of, parsed
 from dynatui.servers.attach.figures import (
     PAYING_FROM,
@@ -245,3 +248,12 @@ def test_no_server_that_accepts_drafts_is_said_to_waste_them(name: str) -> None:
     pages = (page(f"{name}-{number % 2 + 1}") for number in range(5))
     told = readings(*pages, kind=name.partition("-")[0], apart_s=SECONDS)
     assert [reading.wasted for reading in told] == [None] * 5
+
+
+def test_a_position_that_was_never_drafted_is_written_as_null() -> None:
+    figures = Figures(seconds=1.0, acceptance_by_position=[0.8, None])
+    reading = Reading(t=1.0, interval=figures, session=figures)
+    assert decode_line(encode(reading), 1) == reading
+    figures.acceptance_by_position.append(math.inf)
+    with pytest.raises(ValueError, match="not finite"):
+        encode(reading)

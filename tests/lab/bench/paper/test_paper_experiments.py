@@ -145,7 +145,7 @@ BREADTH_ALONE = DynaTree(d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=Fa
         ("phase 3", DynaTree(), 7),
         (DEEPER, DynaTree(d_max=9), 7),
         ("alg1", DynaTree(), 7),
-        ("dynatree tuned", PRESETS["tuned"], 7),
+        ("dynatree tuned", PRESETS["tuned"], 6),
         ("auto", METHODS["auto"].own, None),
     ],
 )
