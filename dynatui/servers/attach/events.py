@@ -175,7 +175,7 @@ Cause: TypeAlias = Literal[
 ]
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault found by `dynatui.servers.attach.diagnosis`."""
 
     cause: Cause
