@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, zip_longest
 from typing import Any, Self
 
-from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Event, Load, Reading
+from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Drafting, Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
@@ -231,7 +231,5 @@ def _most_drafted(reading: Reading) -> int | None:
     """Largest number of tokens that a round drafts; for a tree, its number of levels. None if unknown."""
     if places := len(reading.interval.accepted_by_position):
         return places
-    drafting = reading.drafting
-    if drafting is None:
-        return None
+    drafting = reading.drafting or Drafting()
     return drafting.draft_tokens - 1 if drafting.draft_tokens and (drafting.steps or 1) == 1 else drafting.steps

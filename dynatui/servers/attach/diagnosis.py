@@ -82,10 +82,6 @@ class Seen:
         return chains[min(self.k, len(chains)) - 1]
 
     @property
-    def effect(self) -> float:
-        return self.chain.design_effect if self.chain else UNKNOWN_EFFECT
-
-    @property
     def evidence(self) -> float:
         """Evidence (see the module) from which two shares count as different."""
         comparisons = 3 + (self.k or len(self.life.accepted_at))
@@ -119,7 +115,7 @@ class Seen:
         """Whether a rate is significantly below the promise; without a promise, whether there are enough rounds."""
         if self.chain is None:
             return self.life.rounds >= UNPROMISED_ROUNDS
-        evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
+        evidence = differing(rate, rounds / self.chain.design_effect, promised, self.chain.rounds)
         return rate < promised and evidence >= self.evidence
 
     def below(self, position: int) -> bool:
@@ -132,7 +128,8 @@ class Seen:
         if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
             return False
         most = max(1.0, before.drafted_per_round, after.drafted_per_round, self.k or 1)
-        one, other = ((min(1.0, span.accepted_per_round / most), span.rounds / self.effect) for span in (before, after))
+        effect = self.chain.design_effect if self.chain else UNKNOWN_EFFECT
+        one, other = ((min(1.0, span.accepted_per_round / most), span.rounds / effect) for span in (before, after))
         return differing(*one, *other) >= self.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
 
 

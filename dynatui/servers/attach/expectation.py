@@ -23,8 +23,6 @@ from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
-_HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
-"""Half the width of a confidence interval, in standard errors."""
 _ANY_LOAD = 2**32
 LOADS = (1, 64)
 """Default least and largest number of running requests in `dynatui advise`."""
@@ -117,7 +115,8 @@ def promised_chain(chain: Chain) -> PromisedChain:
     effect = UNKNOWN_EFFECT
     if chain.length_interval is not None:
         low, high = chain.length_interval
-        error = (high - low) / chain.drafting / (2 * _HALF)
+        width = 2 * NormalDist().inv_cdf((1 + COVERAGE) / 2)  # of the interval, in standard errors
+        error = (high - low) / chain.drafting / width
         effect = max(1.0, rounds * error**2 / spread) if spread > 0 else 1.0
     return PromisedChain(
         rates=rates,
@@ -156,10 +155,7 @@ def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> 
 
 @lru_cache(maxsize=1)
 def _curve(
-    chains: tuple[PromisedChain, ...],
-    advised: tuple[tuple[int, int, int], ...],
-    points: tuple[StepPoint, ...],
-    k: int | None,
+    chains: tuple[PromisedChain, ...], advised: Advised, points: tuple[StepPoint, ...], k: int | None
 ) -> LoadCurve | None:
     try:
         fit = fitted(points)

@@ -75,14 +75,12 @@ class Kind:
     def speculative(self) -> Names:
         """Names of all metrics of speculation; a server without any of them does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
-        return tuple(name for name in named if name)
+        return tuple(filter(None, named))
 
     @property
     def counters(self) -> Names:
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
-        return tuple(
-            dict.fromkeys(filter(None, (*named, *self.engine_steps, self.latency, *self.timed, *self.outputs)))
-        )
+        return tuple(filter(None, (*named, *self.engine_steps, self.latency, *self.timed, *self.outputs)))
 
     @property
     def gauges(self) -> Names:

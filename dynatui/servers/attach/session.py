@@ -71,8 +71,7 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
             if found := recognised(lines):
                 return url, *found
             require_metrics(lines)
-            where = without_query(url)
-            unknown = f"the metrics at {where} do not belong to a supported server; supported: {titles}"
+            unknown = f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
             faults.append(NotMetricsError(unknown))
         except NotMetricsError as error:
             faults.append(error)
