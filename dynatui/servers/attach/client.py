@@ -5,9 +5,9 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -23,21 +23,6 @@ from dynatui.servers.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token of the header `Authorization: Bearer`."""
-
-
-@contextmanager
-def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
-    host = host_of(url)
-    try:
-        yield
-    except (TimeoutError, httpx2.TimeoutException):
-        raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
-    except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
-        answered = quoted(first_line(error)) if str(error) else "it closes the connection"
-        remedy = f"try another port, or {'https' if url.startswith('http:') else 'http'}://{host}"
-        raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise PageError(_unreached(error, host)) from None
 
 
 def _unreached(error: BaseException, host: str) -> str:
@@ -144,12 +129,34 @@ class Client:
         self._runner.close()
 
     async def _text(self, method: str, url: str, patience_s: float, **sent: Any) -> str:
-        with as_page_errors(url, patience_s):
-            request = self._client.build_request(method, url, **sent)
-            async with asyncio.timeout(patience_s), self._response(request) as response:
-                if not response.is_success:
-                    raise await self._refusal(response, of_page="headers" in sent)
-                return self._masked(await _body(response))
+        host = host_of(url)
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._answered(self._client.build_request(method, url, **sent), of_page="headers" in sent)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
+        except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
+            answered = quoted(first_line(error)) if str(error) else "it closes the connection"
+            remedy = f"try another port, or {'https' if url.startswith('http:') else 'http'}://{host}"
+            raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise PageError(_unreached(error, host)) from None
+
+    async def _answered(self, request: httpx2.Request, *, of_page: bool) -> str:
+        """The response after redirects within the server."""
+        for _ in range(_REDIRECTS + 1):
+            async with aclosing(await self._client.send(request, stream=True)) as response:
+                self._client.cookies.clear()  # a server could send cookies without bound
+                further = response.next_request
+                if further is None and response.is_success:
+                    return self._masked(await _body(response))
+                if further is None:
+                    raise await self._refusal(response, of_page=of_page)
+            if origin(str(further.url)) != origin(str(request.url)):
+                elsewhere = f"{host_of(str(further.url))}, which is not contacted; give the URL of that server"
+                raise PageError(f"the server redirects to another server, {elsewhere}")
+            request = further
+        raise PageError("the server redirects too many times; give the final address")
 
     async def _refusal(self, response: httpx2.Response, *, of_page: bool) -> PageError:
         """The error for a status of 400 or above, with the server's message; a NotMetricsError if another URL may have
@@ -176,22 +183,6 @@ class Client:
 
     def _masked(self, text: str) -> str:
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
-
-    @asynccontextmanager
-    async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after redirects within the server; its body has not been read yet."""
-        for _ in range(_REDIRECTS + 1):
-            async with aclosing(await self._client.send(request, stream=True)) as response:
-                self._client.cookies.clear()  # a server could send cookies without bound
-                further = response.next_request
-                if further is None:
-                    yield response
-                    return
-            if origin(str(further.url)) != origin(str(request.url)):
-                elsewhere = f"{host_of(str(further.url))}, which is not contacted; give the URL of that server"
-                raise PageError(f"the server redirects to another server, {elsewhere}")
-            request = further
-        raise PageError("the server redirects too many times; give the final address")
 
 
 async def _body(response: httpx2.Response) -> str:

@@ -138,15 +138,8 @@ def followed(course: Course, reading: Reading) -> Course:
         place = load_class(running)
         by_load = {**by_load, place: by_load.get(place, Span()).plus(span)}
     pieces, piece = _cut(course.pieces, span, course.piece)
-    return replace(
-        course,
-        life=course.life.plus(span),
-        pieces=pieces,
-        piece=piece,
-        by_load=by_load,
-        k=_most_drafted(reading) or course.k,
-        load=reading.load,
-    )
+    life, k = course.life.plus(span), _most_drafted(reading) or course.k
+    return replace(course, life=life, pieces=pieces, piece=piece, by_load=by_load, k=k, load=reading.load)
 
 
 def load_class(running: float) -> int:

@@ -24,8 +24,6 @@ from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _ANY_LOAD = 2**32
-LOADS = (1, 64)
-"""Default least and largest number of running requests in `dynatui advise`."""
 _LEAST_STREAMS, _MOST_STREAMS = 8, 1024
 _BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
@@ -60,20 +58,10 @@ def promises(
     if p_min is not None and p_min not in known:
         given = ", ".join(f"{each:g}" for each in known) or "none"
         raise ConfigError(f"--p-min is {p_min:g}; the profile has {given}")
-    steps = tuple(medians(plain, per_octave=2))
-    alone = replace(profile, drafts={name: profile.drafts[name]})
-
-    def of(kind: Kind, t: float) -> Promise:
-        return Promise(
-            t=t,
-            profile=path.name[:LONGEST_NAME],
-            draft=name[:LONGEST_NAME],
-            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names},
-            advised=_advised(alone, kind) if advised is None else advised,
-            plain=steps,
-        )
-
-    return of
+    drafts = {each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names}
+    steps, alone = tuple(medians(plain, per_octave=2)), replace(profile, drafts={name: profile.drafts[name]})
+    given = Promise(t=0.0, profile=path.name[:LONGEST_NAME], draft=name[:LONGEST_NAME], drafts=drafts, plain=steps)
+    return lambda kind, t: replace(given, t=t, advised=_advised(alone, kind) if advised is None else advised)
 
 
 def _advised(profile: Profile, kind: Kind) -> Advised:
@@ -84,7 +72,7 @@ def _advised(profile: Profile, kind: Kind) -> Advised:
     if engine is None or profile.costs is None:
         return ()
     with suppress(ConfigError):
-        deployment = advice_for(profile, source(profile), engine, LOADS).deployment
+        deployment = advice_for(profile, source(profile), engine, (1, 64)).deployment
         if deployment is not None:
             bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
             first, _, k = bands.pop()

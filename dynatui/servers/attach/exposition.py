@@ -22,8 +22,6 @@ Page: TypeAlias = Mapping[str, Series]
 
 MOST_LINES = 20_000
 """Largest number of lines to parse; more would take too long for one poll."""
-_JUDGED = 1000
-"""Number of lines at the start of a page whose format is checked."""
 
 
 class PageError(Exception):
@@ -66,13 +64,12 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
             name = sample.name.removesuffix("_total")
             counted = name not in counters or sample.name not in momentary
             if counted and not name.endswith("_created") and 0 <= sample.value <= MOST_COUNTED:
-                series = page.setdefault(name, {})
-                series[tuple(sorted(sample.labels.items()))] = float(sample.value)
+                page.setdefault(name, {})[tuple(sorted(sample.labels.items()))] = float(sample.value)
     return page
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    _families(lines[:_JUDGED])
+    _families(lines[:1000])  # enough to judge the format
 
 
 def _families(lines: Sequence[str]) -> list[Metric]:

@@ -216,8 +216,7 @@ def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
     renamed = list(lines)
     for number, match in found.items():
         if match["prefix"] == prefix:
-            comment, name = match["comment"] or "", kind.prefix + match["stem"]
-            renamed[number] = comment + name + lines[number][match.end() :]
+            renamed[number] = match["comment"] + kind.prefix + match["stem"] + lines[number][match.end() :]
     return renamed
 
 
@@ -225,6 +224,6 @@ def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
 def _other_names(kind: Kind) -> re.Pattern[str]:
     stems = sorted((name.removeprefix(kind.prefix) for name in (*kind.counters, *kind.gauges)), key=len, reverse=True)
     return re.compile(
-        rf"(?P<comment># (?:TYPE|HELP) )?(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"
+        rf"(?P<comment>(?:# (?:TYPE|HELP) )?)(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"
         rf"(?P<stem>{'|'.join(map(re.escape, stems))})(?=_total|_created|[{{\s]|$)"
     )

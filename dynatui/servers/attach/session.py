@@ -1,6 +1,7 @@
 """Turns each poll of a server's metrics page, including failed polls, into events; network and clock are arguments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -79,7 +80,6 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    try:
+    with suppress(PageError):
         return first_page(page, urls)[1]
-    except PageError:
-        return None
+    return None
