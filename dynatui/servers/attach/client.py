@@ -23,6 +23,14 @@ from dynatui.servers.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token of the header `Authorization: Bearer`."""
+LARGEST_PAGE = 2**23
+PATIENCE_S = 5.0
+_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""Disables proxies for URLs of this machine, since a proxy on another machine would resolve them to itself."""
+_REDIRECTS = 3
+_COMPLAINT_S = 0.3
+_SHORTEST_SECRET = 8
+"""Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
 
 
 def _unreached(error: BaseException, host: str) -> str:
@@ -60,16 +68,6 @@ class _Complaint(msgspec.Struct):
     detail: str = ""
 
 
-LARGEST_PAGE = 2**23
-PATIENCE_S = 5.0
-_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Disables proxies for URLs of this machine, since a proxy on another machine would resolve them to itself."""
-_REDIRECTS = 3
-_COMPLAINT_S = 0.3
-_SHORTEST_SECRET = 8
-"""Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
-
-
 def token() -> str | None:
     """Raises a ConfigError, which does not show the token, if the token is invalid in an HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
@@ -99,9 +97,8 @@ class Client:
     """For one thread without an event loop; raises ConfigError for unusable variables of certificates or proxies."""
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity"}
-        if secret:
-            headers["Authorization"] = f"Bearer {secret}"
+        authorization = {"Authorization": f"Bearer {secret}"} if secret else {}
+        headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity", **authorization}
         self._secret = secret or ""
         self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to the server's token"
         self._patience_s = patience_s

@@ -54,26 +54,24 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
             return None
         return whole(sum(increase(before.get(name, {}), after[name]) for name in names))
 
-    drafted_at = by_position(kind.drafted_at, kind.position, before, after)
-    latency = after.get(kind.latency)
+    def by_position(name: str) -> tuple[int, ...]:
+        earlier, later = (_split(page.get(name, {}), kind.position) for page in (before, after))
+        places = range(max(later, default=-1) + 1)
+        return tuple(whole(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
+
+    drafted_at, latency = by_position(kind.drafted_at), after.get(kind.latency)
     return Counts(
         drafts=grown(kind.drafts) if kind.drafts else next(iter(drafted_at), None),
         drafted=grown(kind.drafted),
         accepted=grown(kind.accepted),
         generated=grown(kind.generated),
-        accepted_at=by_position(kind.accepted_at, kind.position, before, after),
+        accepted_at=by_position(kind.accepted_at),
         drafted_at=drafted_at,
         engine_steps=grown(kind.engine_steps),
         latency_s=None if latency is None else increase(before.get(kind.latency, {}), latency),
         timed=grown(kind.timed or kind.generated),
         outputs=grown(kind.outputs),
     )
-
-
-def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
-    earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
-    places = range(max(later, default=-1) + 1)
-    return tuple(whole(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
 
 
 def remembered(before: Page, after: Page) -> Page:
@@ -112,11 +110,6 @@ class Gauges:
     speed: float | None = None
     drafting: Drafting | None = None
     load: Load | None = None
-
-    @property
-    def drafts(self) -> int | None:
-        drafting = self.drafting or Drafting()
-        return drafting.draft_tokens - 1 if drafting.draft_tokens else drafting.steps
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
@@ -259,8 +252,7 @@ def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float
 
 
 def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
-    wasted = judgement.wasted
-    if wasted is None:
+    if (wasted := judgement.wasted) is None:
         return None
     return Wasted(
         since=judgement.since,
@@ -288,9 +280,11 @@ class History:
         yield from self._introduced(kind, url, page, t)
         anew = restarted(kind, self._page, page)
         now = gauges(kind, page)
-        steady = now.drafts if self._drafts in (None, now.drafts) else None
+        drafting = now.drafting or Drafting()
+        drafts = drafting.draft_tokens - 1 if drafting.draft_tokens else drafting.steps
+        steady = drafts if self._drafts in (None, drafts) else None
         counts = Counts() if first else with_drafts(kind, counted(kind, self._page, page), steady)
-        self._total, self._drafts = self._total.plus(counts), now.drafts
+        self._total, self._drafts = self._total.plus(counts), drafts
         seconds = t - self._read_at
         self._judgement = judged(kind, Judgement() if anew else self._judgement, counts, self._read_at, t)
         self._page, self._read_at = page if anew else remembered(self._page, page), t

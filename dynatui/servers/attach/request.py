@@ -130,11 +130,9 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 def _by_round(counts: _Counts) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(drafted tokens, accepted tokens) by round; empty if the counts are not reported or impossible."""
     drafted, accepted = tuple(counts.per_step_drafted or ()), tuple(counts.per_step_accepted or ())
-    most = MOST_COUNTED // MOST_ROUNDS
-    possible = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
-        0 <= some <= all_ <= most for all_, some in zip(drafted, accepted, strict=True)
-    )
-    return (drafted, accepted) if possible else ((), ())
+    pairs = zip(drafted, accepted, strict=False)  # their numbers are compared below
+    possible = all(0 <= some <= all_ <= MOST_COUNTED // MOST_ROUNDS for all_, some in pairs)
+    return (drafted, accepted) if possible and len(drafted) == len(accepted) <= MOST_ROUNDS else ((), ())
 
 
 def _known(*counts: int | None) -> int | None:

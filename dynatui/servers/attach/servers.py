@@ -191,8 +191,8 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
     """The kind of server whose metrics a page has, if possible with metrics of speculation; the page in its names."""
-    pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
-    present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
+    pages = ((kind, _with_own_names(kind, lines)) for kind in KINDS.values())
+    present = [(kind, page) for kind, page in pages if page is not None]
     return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
 
 
@@ -200,18 +200,16 @@ def _has(lines: Sequence[str], beginnings: Names) -> bool:
     return any(line.startswith(beginnings) for line in lines)
 
 
-def _beginnings(kind: Kind) -> Names:
-    return tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP "))
-
-
-def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
-    """The page in the kind's names. Of several other prefixes, only the most frequent is replaced: others repeat it."""
-    if _has(lines, _beginnings(kind)):
+def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str] | None:
+    """The page in the kind's names; None if it has no metric of this kind. Of several other prefixes, only the most
+    frequent is replaced: others repeat it.
+    """
+    if _has(lines, tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP "))):
         return lines
     word, pattern = kind.prefix[:-1], _other_names(kind)
     found = {number: match for number, line in enumerate(lines) if word in line and (match := pattern.match(line))}
     if not found:
-        return lines
+        return None
     prefix, _ = Counter(match["prefix"] for match in found.values()).most_common(1)[0]
     renamed = list(lines)
     for number, match in found.items():
