@@ -8,7 +8,6 @@ from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
 """Paths of metrics pages; the second is used by TensorRT-LLM."""
-_API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
 
@@ -25,7 +24,7 @@ def address(text: str) -> Address:
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((suffix for suffix in reversed(PAGES) if path.endswith(suffix)), "")
-    root = (path.removesuffix(page) if page else path).removesuffix(_API)
+    root = path.removesuffix(page).removesuffix("/v1")
     pages = (path,) if page else tuple(root + suffix for suffix in PAGES)
     urls = tuple(urlunsplit((parts.scheme, parts.netloc, page_path, parts.query, "")) for page_path in pages)
     return Address(urls, urlunsplit((parts.scheme, parts.netloc, root, "", "")))

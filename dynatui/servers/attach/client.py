@@ -5,9 +5,9 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -23,60 +23,31 @@ from dynatui.servers.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
 """Environment variable with the token of the header `Authorization: Bearer`."""
-_NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
-_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+LARGEST_PAGE = 2**23
+PATIENCE_S = 5.0
+_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+"""Disables proxies for URLs of this machine, since a proxy on another machine would resolve them to itself."""
+_REDIRECTS = 3
+_COMPLAINT_S = 0.3
+_SHORTEST_SECRET = 8
+"""Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
 
 
-@contextmanager
-def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
-    host = host_of(url)
-    try:
-        yield
-    except (TimeoutError, httpx2.TimeoutException):
-        raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
-    except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
-        answered = quoted(first_line(error)) if str(error) else "it closes the connection"
-        remedy = f"try another port, or {'https' if url.startswith('http:') else 'http'}://{host}"
-        raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
-
-
-class _Named(msgspec.Struct):
-    message: str = ""
-
-
-class _Complaint(msgspec.Struct):
-    error: _Named | str = ""
-    message: str = ""
-    detail: str = ""
-
-
-def complaint(text: str) -> str:
-    try:
-        body = msgspec.json.decode(text, type=_Complaint)
-    except (msgspec.DecodeError, RecursionError):
-        return ""
-    return (body.error.message if isinstance(body.error, _Named) else body.error) or body.message or body.detail
-
-
-def _of_tls(error: BaseException, host: str) -> str:
-    cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
-    if isinstance(cause, ssl.SSLCertVerificationError):
+def _unreached(error: BaseException, host: str) -> str:
+    """With the system's message, without the HTTP libraries' wrapping exceptions."""
+    causes = [each for each in _causes(error) if isinstance(each, OSError)]
+    tls = next((each for each in causes if isinstance(each, ssl.SSLError)), None)
+    if isinstance(tls, ssl.SSLCertVerificationError):
         remedy = "set SSL_CERT_FILE to a file with the certificate of the server's certificate authority"
-        return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
-    if cause is not None:
-        return f"{host} does not respond in TLS: {cause.reason or first_line(cause)}; try http://{host}"
-    return ""
-
-
-def _reason(error: BaseException) -> str:
-    """The system's message, without the HTTP libraries' wrapping exceptions."""
-    numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
-    cause = next(numbered, None)
+        return f"the certificate of {host} is not trusted: {tls.verify_message.rstrip('.')}; {remedy}"
+    if tls is not None:
+        return f"{host} does not respond in TLS: {tls.reason or first_line(tls)}; try http://{host}"
+    cause = next((each for each in causes if each.errno is not None), None)
     if cause is None:
-        return first_line(Exception(*error.args))
-    return str(cause.strerror) if isinstance(cause, socket.gaierror) else os.strerror(cause.errno or 0)
+        reason = first_line(Exception(*error.args))
+    else:
+        reason = str(cause.strerror) if isinstance(cause, socket.gaierror) else os.strerror(cause.errno or 0)
+    return f"cannot reach {host}: {reason}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -87,15 +58,14 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = cause or error.__cause__ or error.__context__
 
 
-LARGEST_PAGE = 2**23
-PATIENCE_S = 5.0
-_ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
-_HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Disables proxies for URLs of this machine, since a proxy on another machine would resolve them to itself."""
-_REDIRECTS = 3
-_COMPLAINT_S = 0.3
-_SHORTEST_SECRET = 8
-"""Least length of a token that is masked in responses; a shorter token may occur in a text by chance."""
+class _Named(msgspec.Struct):
+    message: str = ""
+
+
+class _Complaint(msgspec.Struct):
+    error: _Named | str = ""
+    message: str = ""
+    detail: str = ""
 
 
 def token() -> str | None:
@@ -127,9 +97,8 @@ class Client:
     """For one thread without an event loop; raises ConfigError for unusable variables of certificates or proxies."""
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity"}
-        if secret:
-            headers["Authorization"] = f"Bearer {secret}"
+        authorization = {"Authorization": f"Bearer {secret}"} if secret else {}
+        headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity", **authorization}
         self._secret = secret or ""
         self._remedy = f"the token in {TOKEN} is not accepted" if secret else f"set {TOKEN} to the server's token"
         self._patience_s = patience_s
@@ -141,82 +110,79 @@ class Client:
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
-        return self._runner.run(self._text("GET", url, self._patience_s, headers=_ACCEPT))
+        accepted = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
+        return self._runner.run(self._text("GET", url, self._patience_s, headers=accepted))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
         """The response to a POST request with a JSON body, or, without a body, to a GET request."""
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, **sent))
 
-    def close(self) -> None:
-        self._runner.run(self._client.aclose())
-        self._runner.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._runner.run(self._client.aclose())
+        self._runner.close()
 
     async def _text(self, method: str, url: str, patience_s: float, **sent: Any) -> str:
-        with as_page_errors(url, patience_s):
-            request = self._client.build_request(method, url, **sent)
-            async with asyncio.timeout(patience_s), self._response(request) as response:
-                if not response.is_success:
-                    raise self._refusal(response, await _complaint(response), of_page="headers" in sent)
-                body = await _body(response)
+        host = host_of(url)
         try:
-            return self._masked(body.decode())
-        except UnicodeDecodeError:
-            raise NotMetricsError("the page is not UTF-8 text, so it is not a page of metrics") from None
+            async with asyncio.timeout(patience_s):
+                return await self._answered(self._client.build_request(method, url, **sent), of_page="headers" in sent)
+        except (TimeoutError, httpx2.TimeoutException):
+            raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
+        except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
+            answered = quoted(first_line(error)) if str(error) else "it closes the connection"
+            remedy = f"try another port, or {'https' if url.startswith('http:') else 'http'}://{host}"
+            raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+            raise PageError(_unreached(error, host)) from None
 
-    def _refusal(self, response: httpx2.Response, text: str, *, of_page: bool) -> PageError:
-        """The error for a status of 400 or above, with the server's message; a NotMetricsError if another URL may have
-        the page.
-        """
-        status, url, reason = response.status_code, str(response.request.url), complaint(self._masked(text))
-        named = f"{status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else str(status)
-        if of_page and status in _NO_PAGE:
-            started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-            remedy = f"some servers have metrics only if they are started as follows: {started}"
-            return NotMetricsError(f"there are no metrics at {without_query(url)} ({named}); {remedy}")
-        server_message = f": {quoted(reason)}" if reason else ""
-        if status in _REFUSED:
-            return PageError(f"{host_of(url)} refuses to answer ({named}){server_message}; {self._remedy}")
-        return PageError(f"{host_of(url)} answers {named} to {urlsplit(url).path or '/'}{server_message}")
-
-    def _masked(self, text: str) -> str:
-        return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
-
-    @asynccontextmanager
-    async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after redirects within the server; its body has not been read yet."""
+    async def _answered(self, request: httpx2.Request, *, of_page: bool) -> str:
+        """The response after redirects within the server."""
         for _ in range(_REDIRECTS + 1):
-            response = await self._client.send(request, stream=True)
-            self._client.cookies.clear()  # a server could send cookies without bound
-            try:
+            async with aclosing(await self._client.send(request, stream=True)) as response:
+                self._client.cookies.clear()  # a server could send cookies without bound
                 further = response.next_request
+                if further is None and response.is_success:
+                    return self._masked(await _body(response))
                 if further is None:
-                    yield response
-                    return
-            finally:
-                await response.aclose()
+                    raise await self._refusal(response, of_page=of_page)
             if origin(str(further.url)) != origin(str(request.url)):
                 elsewhere = f"{host_of(str(further.url))}, which is not contacted; give the URL of that server"
                 raise PageError(f"the server redirects to another server, {elsewhere}")
             request = further
         raise PageError("the server redirects too many times; give the final address")
 
+    async def _refusal(self, response: httpx2.Response, *, of_page: bool) -> PageError:
+        """The error for a status of 400 or above, with the server's message; a NotMetricsError if another URL may have
+        the page.
+        """
+        status, url, reason = response.status_code, str(response.request.url), await self._complaint(response)
+        named = f"{status} {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else str(status)
+        if of_page and status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED):
+            started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
+            remedy = f"some servers have metrics only if they are started as follows: {started}"
+            return NotMetricsError(f"there are no metrics at {without_query(url)} ({named}); {remedy}")
+        server_message = f": {quoted(reason)}" if reason else ""
+        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            return PageError(f"{host_of(url)} refuses to answer ({named}){server_message}; {self._remedy}")
+        return PageError(f"{host_of(url)} answers {named} to {urlsplit(url).path or '/'}{server_message}")
 
-async def _complaint(response: httpx2.Response) -> str:
-    """Body of a response with an error; empty if it is not text or arrives too slowly."""
-    with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
-        async with asyncio.timeout(_COMPLAINT_S):
-            return (await _body(response)).decode()
-    return ""
+    async def _complaint(self, response: httpx2.Response) -> str:
+        """The server's message in a response with an error; empty if there is none or if it arrives too slowly."""
+        with suppress(PageError, TimeoutError, httpx2.HTTPError, msgspec.DecodeError, RecursionError):
+            async with asyncio.timeout(_COMPLAINT_S):
+                said = msgspec.json.decode(self._masked(await _body(response)), type=_Complaint)
+            return (said.error.message if isinstance(said.error, _Named) else said.error) or said.message or said.detail
+        return ""
+
+    def _masked(self, text: str) -> str:
+        return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
 
-async def _body(response: httpx2.Response) -> bytes:
+async def _body(response: httpx2.Response) -> str:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise NotMetricsError("the page is compressed, although only an uncompressed page was requested")
     body = bytearray()
@@ -224,4 +190,7 @@ async def _body(response: httpx2.Response) -> bytes:
         body += chunk
         if len(body) > LARGEST_PAGE:
             raise PageError(f"the page is larger than {LARGEST_PAGE >> 20} MiB, so it is not a page of metrics")
-    return bytes(body)
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise NotMetricsError("the page is not UTF-8 text, so it is not a page of metrics") from None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, zip_longest
 from typing import Any, Self
 
-from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Event, Load, Reading
+from dynatui.servers.attach.events import LARGEST, MOST_COUNTED, Drafting, Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
@@ -138,15 +138,8 @@ def followed(course: Course, reading: Reading) -> Course:
         place = load_class(running)
         by_load = {**by_load, place: by_load.get(place, Span()).plus(span)}
     pieces, piece = _cut(course.pieces, span, course.piece)
-    return replace(
-        course,
-        life=course.life.plus(span),
-        pieces=pieces,
-        piece=piece,
-        by_load=by_load,
-        k=_most_drafted(reading) or course.k,
-        load=reading.load,
-    )
+    life, k = course.life.plus(span), _most_drafted(reading) or course.k
+    return replace(course, life=life, pieces=pieces, piece=piece, by_load=by_load, k=k, load=reading.load)
 
 
 def load_class(running: float) -> int:
@@ -231,7 +224,5 @@ def _most_drafted(reading: Reading) -> int | None:
     """Largest number of tokens that a round drafts; for a tree, its number of levels. None if unknown."""
     if places := len(reading.interval.accepted_by_position):
         return places
-    drafting = reading.drafting
-    if drafting is None:
-        return None
+    drafting = reading.drafting or Drafting()
     return drafting.draft_tokens - 1 if drafting.draft_tokens and (drafting.steps or 1) == 1 else drafting.steps

@@ -82,10 +82,6 @@ class Seen:
         return chains[min(self.k, len(chains)) - 1]
 
     @property
-    def effect(self) -> float:
-        return self.chain.design_effect if self.chain else UNKNOWN_EFFECT
-
-    @property
     def evidence(self) -> float:
         """Evidence (see the module) from which two shares count as different."""
         comparisons = 3 + (self.k or len(self.life.accepted_at))
@@ -101,11 +97,9 @@ class Seen:
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
     def compared(self, position: int) -> tuple[float, float]:
-        """(acceptance at a position, counted as in the profile; its number of rounds), (0, 0) if unknown; positions are
-        counted from 0. If drafts are cut short, the acceptance is the largest one that the counts permit.
+        """(acceptance at a reported position, from 0, counted as in the profile; its number of rounds). If drafts are
+        cut short, the acceptance is the largest one that the counts permit.
         """
-        if position >= len(self.life.accepted_at):
-            return 0.0, 0.0
         drafted = self.life.rounds if self.varies else self.life.surely_drafted(position)
         return min(1.0, self.life.accepted_at[position] / drafted) if drafted else 0.0, drafted
 
@@ -121,12 +115,12 @@ class Seen:
         """Whether a rate is significantly below the promise; without a promise, whether there are enough rounds."""
         if self.chain is None:
             return self.life.rounds >= UNPROMISED_ROUNDS
-        evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
+        evidence = differing(rate, rounds / self.chain.design_effect, promised, self.chain.rounds)
         return rate < promised and evidence >= self.evidence
 
     def below(self, position: int) -> bool:
-        """Whether acceptance at a position, from 0, is significantly below the promise."""
-        within = self.chain is not None and position < len(self.rates)
+        """Whether acceptance at a position, from 0, is significantly below the promise; False if either is unknown."""
+        within = self.chain is not None and position < min(len(self.rates), len(self.life.rates))
         return within and self.surely_below(*self.compared(position), self.rates[position])
 
     def fell(self, before: Span, after: Span, windows: int = 1) -> bool:
@@ -134,10 +128,9 @@ class Seen:
         if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
             return False
         most = max(1.0, before.drafted_per_round, after.drafted_per_round, self.k or 1)
-        shares = [min(1.0, span.accepted_per_round / most) for span in (before, after)]
-        rounds = [span.rounds / self.effect for span in (before, after)]
-        least = self.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
-        return differing(shares[0], rounds[0], shares[1], rounds[1]) >= least
+        effect = self.chain.design_effect if self.chain else UNKNOWN_EFFECT
+        one, other = ((min(1.0, span.accepted_per_round / most), span.rounds / effect) for span in (before, after))
+        return differing(*one, *other) >= self.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
 
 
 def differing(one: float, rounds: float, other: float, other_rounds: float) -> float:
@@ -159,22 +152,22 @@ def _off(seen: Seen) -> Finding | None:
     if seen.promise is None or seen.life.rounds or seen.life.generated < TOKENS:
         return None
     claim = f"speculation is off: {count(seen.life.generated)} tokens were generated, none was drafted"
-    return Finding(cause="off", claim=claim, remedy=f"start the server with {seen.kind.speculation}")
+    return Finding("off", claim, f"start the server with {seen.kind.speculation}")
 
 
 def _length(seen: Seen) -> Finding | None:
-    drafts, advised = f"up to {seen.course.k} tokens a round", seen.advised
-    differs = None not in (seen.course.k, advised) and seen.course.k != advised
-    for span in () if differs else seen.course.by_load.values():
+    k, most = seen.course.k, seen.advised
+    found = [(f"up to {k} tokens a round", most)] if k is not None and most is not None and k != most else []
+    for span in seen.course.by_load.values():
         drafted, advised = span.drafted_per_round, seen.advised_at(span.timed_running)
         if advised is not None and span.rounds >= ROUNDS and drafted > advised + MORE:
-            drafts = f"{short(drafted, 1)} tokens a round at {short(span.timed_running, 1)} running requests"
-            differs = True
-            break
-    if not differs:
+            running = f"at {short(span.timed_running, 1)} running requests"
+            found.append((f"{short(drafted, 1)} tokens a round {running}", advised))
+    if not found:
         return None
+    drafts, advised = found[0]
     remedy = f"set {seen.kind.chain} to {advised}" if advised else "run it without a draft: none pays"
-    return Finding(cause="length", claim=f"the server drafts {drafts}, {advised} are advised", remedy=remedy)
+    return Finding("length", f"the server drafts {drafts}, {advised} are advised", remedy)
 
 
 def _broken(seen: Seen) -> Finding | None:
@@ -183,11 +176,8 @@ def _broken(seen: Seen) -> Finding | None:
     if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None
     first = f"{percent(rate)} of the first tokens of {count(rounds)} drafts are accepted{seen.promised(0)}"
-    return Finding(
-        cause="broken",
-        claim=f"the draft is broken: {first}",
-        remedy="check its weights (a quantised head?), its tokenizer, and that it was made for this target",
-    )
+    remedy = "check its weights (a quantised head?), its tokenizer, and that it was made for this target"
+    return Finding("broken", f"the draft is broken: {first}", remedy)
 
 
 def _miswired(seen: Seen) -> Finding | None:
@@ -199,11 +189,8 @@ def _miswired(seen: Seen) -> Finding | None:
         return None
     first, second = (percent(rates[place]) + seen.promised(place) for place in (0, 1))
     accepted = f"{first} of first tokens are accepted, {second} of second ones"
-    return Finding(
-        cause="miswired",
-        claim=f"the draft fails from its second token on: {accepted}",
-        remedy="check the draft's inputs there (hidden states, positions, attention window); update the engine",
-    )
+    remedy = "check the draft's inputs there (hidden states, positions, attention window); update the engine"
+    return Finding("miswired", f"the draft fails from its second token on: {accepted}", remedy)
 
 
 def _cut_short(seen: Seen) -> Finding | None:
@@ -215,21 +202,18 @@ def _cut_short(seen: Seen) -> Finding | None:
     expected = min([seen.chain.drafted, *map(float, filter(None, advised))])
     if drafted >= CUT_SHORT * expected:
         return None
-    return Finding(
-        cause="cut short",
-        claim=f"drafts are cut short: {short(drafted)} tokens a round, not {short(expected)}",
-        remedy="look for what shortens drafts: a least probability (p_min), a number by batch size, structured output",
-    )
+    claim = f"drafts are cut short: {short(drafted)} tokens a round, not {short(expected)}"
+    remedy = "look for what shortens drafts: a least probability (p_min), a number by batch size, structured output"
+    return Finding("cut short", claim, remedy)
 
 
 def _restart(seen: Seen) -> Finding | None:
     before, now = seen.course.before, seen.life
     if before is None or before.rounds < ROUNDS or not seen.fell(before, now):
         return None
+    claim = f"L-bar fell from {short(before.length)} to {short(now.length)} when the server restarted"
     return Finding(
-        cause="restart",
-        claim=f"L-bar fell from {short(before.length)} to {short(now.length)} when the server restarted",
-        remedy="compare version, options and draft before and after; if it was an upgrade, go back",
+        "restart", claim, "compare version, options and draft before and after; if it was an upgrade, go back"
     )
 
 
@@ -247,11 +231,8 @@ def _context(seen: Seen) -> Finding | None:
         return None
     fall = f"from {short(first.length)} to {short(last.length)} at {short(last.mean_running, 1)} running requests"
     cache = "" if grown is None else f", each with {short(grown)} times the KV cache"
-    return Finding(
-        cause="context",
-        claim=f"L-bar falls while the load stays: {fall}{cache}",
-        remedy="texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts",
-    )
+    remedy = "texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts"
+    return Finding("context", f"L-bar falls while the load stays: {fall}{cache}", remedy)
 
 
 def _slow(seen: Seen) -> Finding | None:
@@ -266,19 +247,18 @@ def _slow(seen: Seen) -> Finding | None:
     if polls < POLLS:
         return None
     break_even = math.exp(sum(span.log_s - span.timed * math.log(plain_s) for span, plain_s in spans) / polls)
-    length = seen.life.length
     squares = ((max(0.0, span.squared - span.log_s**2 / span.timed), span.timed) for span, _ in spans)
     error = sum(square * timed / max(1, timed - 1) for square, timed in squares) / polls**2
-    least = 2 * error * (seen.evidence + 2 * math.log(polls))
+    least, length = 2 * error * (seen.evidence + 2 * math.log(polls)), seen.life.length
     if length / break_even >= SLOWER or math.log(break_even / length) ** 2 < least:
         return None
     running, even = short(fmean(span.timed_running for span, _ in spans), 1), short(break_even)
-    return Finding(
-        cause="slow",
-        claim=f"drafts are accepted and yet cost time: at {running} running requests a round takes as long as {even} "
-        f"steps without drafts, so break-even is L-bar {even}, but L-bar is {short(length)}",
-        remedy="draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
+    cost = f"at {running} running requests a round takes as long as {even} steps without drafts"
+    claim = (
+        f"drafts are accepted and yet cost time: {cost}, so break-even is L-bar {even}, but L-bar is {short(length)}"
     )
+    remedy = "draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many"
+    return Finding("slow", claim, remedy)
 
 
 def _loop(seen: Seen) -> Finding | None:
@@ -287,13 +267,9 @@ def _loop(seen: Seen) -> Finding | None:
     enough = life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
     if not enough or rate < max(LOOP, (chain.rates[-1] if chain else 0.0) + FAR_ABOVE):
         return None
-    whole = f"{percent(rate)} of drafts are accepted whole{seen.promised(-1)}"
-    return Finding(
-        cause="loop",
-        claim=f"{whole}: the texts seem to repeat themselves",
-        remedy="read an answer (--prompt TEXT): repetition inflates all figures, and so does the target as its own "
-        "draft",
-    )
+    claim = f"{percent(rate)} of drafts are accepted whole{seen.promised(-1)}: the texts seem to repeat themselves"
+    inflating = "repetition inflates all figures, and so does the target as its own draft"
+    return Finding("loop", claim, f"read an answer (--prompt TEXT): {inflating}")
 
 
 def _below(seen: Seen) -> Finding | None:
@@ -311,11 +287,8 @@ def _below(seen: Seen) -> Finding | None:
     named = f"the rates are those of {other} in the profile: deploy {promise.draft}"
     draft = named if other else "check that draft and target are the profiled ones"
     lengths = f"L-bar {short(life.length)} (promised {short(1 + sum(chain.rates))})"
-    return Finding(
-        cause="below",
-        claim=f"acceptance is below the promise: {position}{lengths}",
-        remedy=f"{draft}; otherwise the traffic differs from the profile's prompts",
-    )
+    claim = f"acceptance is below the promise: {position}{lengths}"
+    return Finding("below", claim, f"{draft}; otherwise the traffic differs from the profile's prompts")
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
@@ -330,16 +303,17 @@ def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
 
 
 _DIAGNOSES = (_off, _length, _broken, _miswired, _cut_short, _restart, _context, _slow, _loop, _below)
-_LOW = {"broken", "miswired", "restart", "context"}
-"""Causes that explain an acceptance below the promise."""
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
-    """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the diagnosis `off`."""
+    """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the diagnosis `off`. An acceptance
+    below the promise is not reported beside a finding that explains it.
+    """
     judged = _DIAGNOSES if seen.life.rounds >= ROUNDS else _DIAGNOSES[:1]
-    found = [finding for diagnosed in judged if (finding := diagnosed(seen))]
-    explained = any(finding.cause in _LOW for finding in found)
-    return tuple(finding for finding in found if finding.cause != "below" or not explained)
+    found = {finding.cause: finding for diagnosed in judged if (finding := diagnosed(seen))}
+    if found.keys() & {"broken", "miswired", "restart", "context"}:
+        found.pop("below", None)
+    return tuple(found.values())
 
 
 def unchecked(seen: Seen | None, reason: str) -> Finding | None:
@@ -356,4 +330,4 @@ def unchecked(seen: Seen | None, reason: str) -> Finding | None:
         remedy = "give the number (--draft-tokens K)"
     else:
         return None
-    return Finding(cause="unchecked", claim=f"the promise was not checked: {because}", remedy=remedy)
+    return Finding("unchecked", f"the promise was not checked: {because}", remedy)

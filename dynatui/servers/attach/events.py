@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from decoder.errors import RecordingError, in_one_line, shortened
 from decoder.events import Base, Count
-from dynatui.servers.profile_file import LONGEST_CHAIN, Rates, StepPoint
+from dynatui.servers.profile_file import LONGEST_CHAIN, Rate, Rates, StepPoint
 
 SCHEMA = 5
 """Schema 3 lacks `drafting` and `wasted`; schema 4 lacks load, counts by position and findings. Versions without
@@ -25,7 +25,6 @@ LONGEST_TEXT = 2**20
 
 Figure: TypeAlias = Annotated[float, Meta(ge=0, le=LARGEST)]
 Seconds: TypeAlias = Figure
-Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 ByPosition: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=MOST_POSITIONS)]
@@ -101,8 +100,8 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     generated: Count | None = None
     tokens_per_round: Figure | None = None
     """Block efficiency L-bar, including the target's own token."""
-    acceptance_rate: Share | None = None
-    acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
+    acceptance_rate: Rate | None = None
+    acceptance_by_position: Annotated[list[Rate | None], Meta(max_length=MOST_POSITIONS)] = []
     """Accepted / drafted tokens at each position; accepted tokens / rounds if `drafted_by_position` is empty."""
     accepted_by_position: ByPosition = ()
     drafted_by_position: ByPosition = ()
@@ -136,7 +135,7 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     running: Figure | None = None
     """Number of requests that are being decoded."""
     waiting: Figure | None = None
-    cache_usage: Share | None = None
+    cache_usage: Rate | None = None
     """Share of the KV cache in use, averaged over the engines."""
 
 
@@ -149,7 +148,7 @@ class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     drafted: Count
     accepted: Count
     tokens_per_round: Figure
-    acceptance_rate: Share
+    acceptance_rate: Rate
 
 
 class Reading(Base, tag="reading", frozen=True, kw_only=True):
@@ -175,7 +174,7 @@ Cause: TypeAlias = Literal[
 ]
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault found by `dynatui.servers.attach.diagnosis`."""
 
     cause: Cause
@@ -213,7 +212,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
     drafted: Count | None = None
     accepted: Count | None = None
     tokens_per_round: Figure | None = None
-    acceptance_rate: Share | None = None
+    acceptance_rate: Rate | None = None
     drafted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
     """Empty if the server reports only totals."""
     accepted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()

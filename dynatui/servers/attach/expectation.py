@@ -23,13 +23,7 @@ from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
-_HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
-"""Half the width of a confidence interval, in standard errors."""
 _ANY_LOAD = 2**32
-LOADS = (1, 64)
-"""Default least and largest number of running requests in `dynatui advise`."""
-_LEAST_STREAMS, _MOST_STREAMS = 8, 1024
-_BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
 """(least, most running requests, K), ascending."""
@@ -62,20 +56,10 @@ def promises(
     if p_min is not None and p_min not in known:
         given = ", ".join(f"{each:g}" for each in known) or "none"
         raise ConfigError(f"--p-min is {p_min:g}; the profile has {given}")
-    steps = tuple(medians(plain, per_octave=2))
-    alone = replace(profile, drafts={name: profile.drafts[name]})
-
-    def of(kind: Kind, t: float) -> Promise:
-        return Promise(
-            t=t,
-            profile=path.name[:LONGEST_NAME],
-            draft=name[:LONGEST_NAME],
-            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names},
-            advised=_advised(alone, kind) if advised is None else advised,
-            plain=steps,
-        )
-
-    return of
+    drafts = {each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names}
+    steps, alone = tuple(medians(plain, per_octave=2)), replace(profile, drafts={name: profile.drafts[name]})
+    promise = Promise(t=0.0, profile=path.name[:LONGEST_NAME], draft=name[:LONGEST_NAME], drafts=drafts, plain=steps)
+    return lambda kind, t: replace(promise, t=t, advised=_advised(alone, kind) if advised is None else advised)
 
 
 def _advised(profile: Profile, kind: Kind) -> Advised:
@@ -86,7 +70,7 @@ def _advised(profile: Profile, kind: Kind) -> Advised:
     if engine is None or profile.costs is None:
         return ()
     with suppress(ConfigError):
-        deployment = advice_for(profile, source(profile), engine, LOADS).deployment
+        deployment = advice_for(profile, source(profile), engine, (1, 64)).deployment
         if deployment is not None:
             bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
             first, _, k = bands.pop()
@@ -98,7 +82,7 @@ def schedule(text: str) -> Advised:
     """Parses drafted tokens by running requests, such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
     bands = list[tuple[int, int, int]]()
     for part in text.split(","):
-        match = _BAND.fullmatch(part.strip())
+        match = re.fullmatch(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})", part.strip())
         first = int(match[1] or 1) if match else 0
         last = int(match[2] or _ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
         if match is None or not 0 < first <= last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
@@ -117,7 +101,8 @@ def promised_chain(chain: Chain) -> PromisedChain:
     effect = UNKNOWN_EFFECT
     if chain.length_interval is not None:
         low, high = chain.length_interval
-        error = (high - low) / chain.drafting / (2 * _HALF)
+        width = 2 * NormalDist().inv_cdf((1 + COVERAGE) / 2)  # of the interval, in standard errors
+        error = (high - low) / chain.drafting / width
         effect = max(1.0, rounds * error**2 / spread) if spread > 0 else 1.0
     return PromisedChain(
         rates=rates,
@@ -135,11 +120,9 @@ def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ..
     stopped = next((each for each in draft.confidence if each.p_min == p_min), None)
     if stopped is None:
         return tuple(chains)
-    longest = len(stopped.survival)
-    return tuple(
-        replace(chain, rates=stopped.survival[:k], drafted=stopped.drafted * k / longest)
-        for k, chain in enumerate(chains[:longest], 1)
-    )
+    survival, drafted = stopped.survival, stopped.drafted
+    cut = enumerate(chains[: len(survival)], 1)
+    return tuple(replace(chain, rates=survival[:k], drafted=drafted * k / len(survival)) for k, chain in cut)
 
 
 def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> LoadCurve | None:
@@ -156,16 +139,13 @@ def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> 
 
 @lru_cache(maxsize=1)
 def _curve(
-    chains: tuple[PromisedChain, ...],
-    advised: tuple[tuple[int, int, int], ...],
-    points: tuple[StepPoint, ...],
-    k: int | None,
+    chains: tuple[PromisedChain, ...], advised: Advised, points: tuple[StepPoint, ...], k: int | None
 ) -> LoadCurve | None:
     try:
         fit = fitted(points)
     except ConfigError:
         return None
-    streams = range(1, 1 + int(min(_MOST_STREAMS, max(_LEAST_STREAMS, 2 * fit.streams[1]))))
+    streams = range(1, 1 + int(min(1024, max(8, 2 * fit.streams[1]))))  # up to twice the largest observed load
     lines = np.ones((1 + len(chains), len(streams)))
     for drafted, promised in enumerate(chains, 1):
         lines[drafted] = fit.costs.speedups(1 + sum(promised.rates), chain_round(drafted), streams)

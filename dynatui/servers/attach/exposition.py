@@ -5,6 +5,7 @@ Only lines of the wanted metrics are parsed, because a page has thousands of lin
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from prometheus_client import Metric
@@ -21,11 +22,6 @@ Page: TypeAlias = Mapping[str, Series]
 
 MOST_LINES = 20_000
 """Largest number of lines to parse; more would take too long for one poll."""
-_TOTAL, _CREATED = "_total", "_created"
-_JUDGED = 1000
-"""Number of lines at the start of a page whose format is checked."""
-_UNREADABLE = (ValueError, IndexError, KeyError)
-"""Exceptions that the parser raises for a malformed line."""
 
 
 class PageError(Exception):
@@ -43,8 +39,10 @@ def lines_of(text: str) -> Sequence[str]:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
     if opening == "<":
         raise NotMetricsError("the page is HTML, not metrics; give the address of the server itself")
-    if opening in "{[" and _is_json(text):
-        raise NotMetricsError("the page is JSON, not metrics; give the address of the server's metrics")
+    if opening in "{[":
+        with suppress(ValueError, RecursionError):  # the text is in another format after all
+            json.loads(text)
+            raise NotMetricsError("the page is JSON, not metrics; give the address of the server's metrics")
     if not text.endswith("\n"):
         raise NotMetricsError("the page is cut off within its last line")
     return text.split("\n")
@@ -63,28 +61,19 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
         raise NotMetricsError(f"the page has {found}; the maximum is {MOST_LINES}")
     for family in _families(selected):
         for sample in family.samples:
-            name = sample.name.removesuffix(_TOTAL)
+            name = sample.name.removesuffix("_total")
             counted = name not in counters or sample.name not in momentary
-            if counted and not name.endswith(_CREATED) and 0 <= sample.value <= MOST_COUNTED:
-                series = page.setdefault(name, {})
-                series[tuple(sorted(sample.labels.items()))] = float(sample.value)
+            if counted and not name.endswith("_created") and 0 <= sample.value <= MOST_COUNTED:
+                page.setdefault(name, {})[tuple(sorted(sample.labels.items()))] = float(sample.value)
     return page
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    _families(lines[:_JUDGED])
+    _families(lines[:1000])  # enough to judge the format
 
 
 def _families(lines: Sequence[str]) -> list[Metric]:
     try:
         return list(text_string_to_metric_families("\n".join(lines)))
-    except _UNREADABLE as error:
+    except (ValueError, IndexError, KeyError) as error:  # from the parser, for a malformed line
         raise NotMetricsError(f"the page is not in a Prometheus format: {quoted(first_line(error))}") from None
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -54,26 +54,24 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
             return None
         return whole(sum(increase(before.get(name, {}), after[name]) for name in names))
 
-    drafted_at = by_position(kind.drafted_at, kind.position, before, after)
-    latency = after.get(kind.latency)
+    def by_position(name: str) -> tuple[int, ...]:
+        earlier, later = (_split(page.get(name, {}), kind.position) for page in (before, after))
+        places = range(max(later, default=-1) + 1)
+        return tuple(whole(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
+
+    drafted_at, latency = by_position(kind.drafted_at), after.get(kind.latency)
     return Counts(
         drafts=grown(kind.drafts) if kind.drafts else next(iter(drafted_at), None),
         drafted=grown(kind.drafted),
         accepted=grown(kind.accepted),
         generated=grown(kind.generated),
-        accepted_at=by_position(kind.accepted_at, kind.position, before, after),
+        accepted_at=by_position(kind.accepted_at),
         drafted_at=drafted_at,
         engine_steps=grown(kind.engine_steps),
         latency_s=None if latency is None else increase(before.get(kind.latency, {}), latency),
         timed=grown(kind.timed or kind.generated),
         outputs=grown(kind.outputs),
     )
-
-
-def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
-    earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
-    places = range(max(later, default=-1) + 1)
-    return tuple(whole(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
 
 
 def remembered(before: Page, after: Page) -> Page:
@@ -112,12 +110,6 @@ class Gauges:
     speed: float | None = None
     drafting: Drafting | None = None
     load: Load | None = None
-
-    @property
-    def drafts(self) -> int | None:
-        if self.drafting is None:
-            return None
-        return self.drafting.draft_tokens - 1 if self.drafting.draft_tokens else self.drafting.steps
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
@@ -208,12 +200,11 @@ def length(accepted: float | None, drafts: float | None) -> float | None:
 
 def share(part: float | None, whole: float | None) -> float | None:
     """`part` / `whole`, limited to 1, which counters may exceed if they change while the metrics page is written."""
-    ratio = _ratio(part, whole)
-    return None if ratio is None else min(1.0, ratio)
+    return _ratio(part, whole, 1.0)
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return min(LARGEST, part / whole) if part is not None and whole else None
+def _ratio(part: float | None, whole: float | None, most: float = LARGEST) -> float | None:
+    return min(most, part / whole) if part is not None and whole else None
 
 
 def _first_known(first: float | None, second: float | None) -> float | None:
@@ -261,8 +252,7 @@ def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float
 
 
 def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
-    wasted = judgement.wasted
-    if wasted is None:
+    if (wasted := judgement.wasted) is None:
         return None
     return Wasted(
         since=judgement.since,
@@ -278,28 +268,25 @@ class History:
     def __init__(self) -> None:
         self._kind: Kind | None = None
         self._server: Server | None = None
-        self._page: Page = {}
-        self._read_at: float | None = None
-        self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None
-        self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
         """The events of a metrics page read at `t` seconds; raises a NotMetricsError if the page is malformed."""
         page = parsed(lines, kind.counters, kind.gauges)
-        if kind != self._kind:
-            self._kind, self._page, self._read_at = kind, {}, None
-            self._total, self._began = Counts(), t
-            self._drafts, self._judgement = None, Judgement()
+        first = kind != self._kind
+        if first:
+            self._kind, self._page, self._began, self._read_at = kind, page, t, t
+            self._total, self._drafts, self._judgement = Counts(), None, Judgement()
         yield from self._introduced(kind, url, page, t)
-        first = self._read_at is None
         anew = restarted(kind, self._page, page)
         now = gauges(kind, page)
-        steady = now.drafts if self._drafts in (None, now.drafts) else None
+        drafting = now.drafting or Drafting()
+        drafts = drafting.draft_tokens - 1 if drafting.draft_tokens else drafting.steps
+        steady = drafts if self._drafts in (None, drafts) else None
         counts = Counts() if first else with_drafts(kind, counted(kind, self._page, page), steady)
-        self._total, self._drafts = self._total.plus(counts), now.drafts
-        seconds = 0.0 if self._read_at is None else t - self._read_at
-        self._judgement = judged(kind, Judgement() if anew else self._judgement, counts, t - seconds, t)
+        self._total, self._drafts = self._total.plus(counts), drafts
+        seconds = t - self._read_at
+        self._judgement = judged(kind, Judgement() if anew else self._judgement, counts, self._read_at, t)
         self._page, self._read_at = page if anew else remembered(self._page, page), t
         yield Reading(
             t=t,
@@ -314,8 +301,8 @@ class History:
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
         labels = (dict(label_set) for series in page.values() for label_set in series)
         names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
-        models = sorted(names - {""})[:MOST_MODELS]
-        server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
+        url, models = without_query(url)[:LONGEST_NAME], sorted(names - {""})[:MOST_MODELS]
+        server = Server(t=t, kind=kind.name, url=url, models=models)
         if self._server is None or structs.replace(self._server, t=t) != server:
             self._server = server
             yield server

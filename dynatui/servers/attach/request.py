@@ -66,9 +66,8 @@ class Request:
     max_new_tokens: int = 128
 
     def event(self) -> RequestSent:
-        return RequestSent(
-            t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, MOST_COUNTED)
-        )
+        tokens = min(self.max_new_tokens, MOST_COUNTED)
+        return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=tokens)
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
@@ -93,12 +92,12 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
         or completion.timings
         or _Counts()
     )
-    by_round = _by_round(counts)
+    drafted_by_round, accepted_by_round = _by_round(counts)
     rounds = _known(counts.num_spec_steps, counts.spec_verify_ct)
     drafted = _known(counts.num_draft_tokens, counts.spec_num_proposed_drafts, counts.draft_n)
     accepted = _known(counts.num_accepted_draft_tokens, counts.spec_num_correct_drafts, counts.draft_n_accepted)
-    if by_round:
-        rounds, drafted, accepted = len(by_round), sum(each for each, _ in by_round), sum(each for _, each in by_round)
+    if drafted_by_round:
+        rounds, drafted, accepted = len(drafted_by_round), sum(drafted_by_round), sum(accepted_by_round)
     return Answer(
         t=t,
         seconds=seconds,
@@ -111,8 +110,8 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
         accepted=accepted,
         tokens_per_round=length(accepted, rounds),
         acceptance_rate=share(accepted, drafted),
-        drafted_by_round=tuple(each for each, _ in by_round),
-        accepted_by_round=tuple(each for _, each in by_round),
+        drafted_by_round=drafted_by_round,
+        accepted_by_round=accepted_by_round,
     )
 
 
@@ -128,13 +127,12 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
         return Answer(t=0.0, seconds=clock() - began, model=model[:LONGEST_NAME], prompt=prompt, error=fault)
 
 
-def _by_round(counts: _Counts) -> list[tuple[int, int]]:
-    """(drafted, accepted) tokens of each round; empty if the counts are not reported or impossible."""
-    drafted, accepted = counts.per_step_drafted or [], counts.per_step_accepted or []
-    if not len(drafted) == len(accepted) <= MOST_ROUNDS:
-        return []
-    rounds = list(zip(drafted, accepted, strict=True))
-    return rounds if all(0 <= some <= all_ <= MOST_COUNTED // MOST_ROUNDS for all_, some in rounds) else []
+def _by_round(counts: _Counts) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(drafted tokens, accepted tokens) by round; empty if the counts are not reported or impossible."""
+    drafted, accepted = tuple(counts.per_step_drafted or ()), tuple(counts.per_step_accepted or ())
+    pairs = zip(drafted, accepted, strict=False)  # their numbers are compared below
+    possible = all(0 <= some <= all_ <= MOST_COUNTED // MOST_ROUNDS for all_, some in pairs)
+    return (drafted, accepted) if possible and len(drafted) == len(accepted) <= MOST_ROUNDS else ((), ())
 
 
 def _known(*counts: int | None) -> int | None:

@@ -75,14 +75,12 @@ class Kind:
     def speculative(self) -> Names:
         """Names of all metrics of speculation; a server without any of them does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
-        return tuple(name for name in named if name)
+        return tuple(filter(None, named))
 
     @property
     def counters(self) -> Names:
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
-        return tuple(
-            dict.fromkeys(filter(None, (*named, *self.engine_steps, self.latency, *self.timed, *self.outputs)))
-        )
+        return tuple(filter(None, (*named, *self.engine_steps, self.latency, *self.timed, *self.outputs)))
 
     @property
     def gauges(self) -> Names:
@@ -193,8 +191,8 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
     """The kind of server whose metrics a page has, if possible with metrics of speculation; the page in its names."""
-    pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
-    present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
+    pages = ((kind, _with_own_names(kind, lines)) for kind in KINDS.values())
+    present = [(kind, page) for kind, page in pages if page is not None]
     return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
 
 
@@ -202,24 +200,21 @@ def _has(lines: Sequence[str], beginnings: Names) -> bool:
     return any(line.startswith(beginnings) for line in lines)
 
 
-def _beginnings(kind: Kind) -> Names:
-    return tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP "))
-
-
-def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
-    """The page in the kind's names. Of several other prefixes, only the most frequent is replaced: others repeat it."""
-    if _has(lines, _beginnings(kind)):
+def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str] | None:
+    """The page in the kind's names; None if it has no metric of this kind. Of several other prefixes, only the most
+    frequent is replaced: others repeat it.
+    """
+    if _has(lines, tuple(mark + kind.prefix for mark in ("", "# TYPE ", "# HELP "))):
         return lines
     word, pattern = kind.prefix[:-1], _other_names(kind)
     found = {number: match for number, line in enumerate(lines) if word in line and (match := pattern.match(line))}
     if not found:
-        return lines
+        return None
     prefix, _ = Counter(match["prefix"] for match in found.values()).most_common(1)[0]
     renamed = list(lines)
     for number, match in found.items():
         if match["prefix"] == prefix:
-            comment, name = match["comment"] or "", kind.prefix + match["stem"]
-            renamed[number] = comment + name + lines[number][match.end() :]
+            renamed[number] = match["comment"] + kind.prefix + match["stem"] + lines[number][match.end() :]
     return renamed
 
 
@@ -227,6 +222,6 @@ def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
 def _other_names(kind: Kind) -> re.Pattern[str]:
     stems = sorted((name.removeprefix(kind.prefix) for name in (*kind.counters, *kind.gauges)), key=len, reverse=True)
     return re.compile(
-        rf"(?P<comment># (?:TYPE|HELP) )?(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"
+        rf"(?P<comment>(?:# (?:TYPE|HELP) )?)(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"
         rf"(?P<stem>{'|'.join(map(re.escape, stems))})(?=_total|_created|[{{\s]|$)"
     )

@@ -1,6 +1,7 @@
 """Turns each poll of a server's metrics page, including failed polls, into events; network and clock are arguments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
@@ -71,8 +72,7 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
             if found := recognised(lines):
                 return url, *found
             require_metrics(lines)
-            where = without_query(url)
-            unknown = f"the metrics at {where} do not belong to a supported server; supported: {titles}"
+            unknown = f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
             faults.append(NotMetricsError(unknown))
         except NotMetricsError as error:
             faults.append(error)
@@ -80,7 +80,6 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    try:
+    with suppress(PageError):
         return first_page(page, urls)[1]
-    except PageError:
-        return None
+    return None
