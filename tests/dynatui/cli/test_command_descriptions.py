@@ -219,7 +219,7 @@ def test_options_with_their_defaults_commands_and_keys_are_shown() -> None:
         assert " ".join(str(each.help).split()) in text
     assert all(f"dynatui {name}" in text for name in live.commands)
     text = shown()
-    assert "--tau-h P The draft is confident if its best guess is at least this probable. Default: 0.5." in text
+    assert "--tau-h P The draft is confident if its best guess is at least this probable. Default: 0.4." in text
     assert "--seed S Seed of everything that is random. Default: 0." in text
     assert "Default: dynatree,auto,ar,linear,fixed." in text
     assert re.search(r"--history, --no-history [^.]*\. Default: --no-history\.", text)
