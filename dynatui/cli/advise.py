@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.roofline import named_device
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
 from dynatui.record.server_recording import events
@@ -114,7 +115,7 @@ def advise(
     from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415 - not needed for --help
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
-    from dynatui.servers.costs import named_device, source  # noqa: PLC0415
+    from dynatui.servers.costs import source  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     if server not in ENGINES:

@@ -1,5 +1,6 @@
 """`dynatui attach`: watches an inference server on a screen or as JSON lines; also replays recordings of servers."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.render.server import wasted
 from dynatui.servers.attach.address import Address, address, is_here
-from dynatui.servers.attach.events import Event
+from dynatui.servers.attach.events import MOST_POINTS, Event
 from dynatui.session import View
 from dynatui.sources.server import LiveServer, Promised, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, final_words, remark, verdict
@@ -32,6 +33,24 @@ _PATIENCE_S = 1.0
 _WAIT_S = 0.5
 WATCHING = "Watching"
 PROMISE = "Promise"
+
+
+def schedule(text: str) -> tuple[tuple[int, int, int], ...]:
+    """Parses drafted tokens by running requests, such as 5 or 1-16:5,17-64:3,65-:0, to (least, most running requests,
+    drafted tokens); raises ConfigError.
+    """
+    from dynatui.servers.attach.expectation import ANY_LOAD  # noqa: PLC0415 - not needed without a profile
+
+    bands = list[tuple[int, int, int]]()
+    for part in text.split(","):
+        match = re.fullmatch(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})", part.strip())
+        first = int(match[1] or 1) if match else 0
+        last = int(match[2] or ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
+        if match is None or not 0 < first <= last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
+            form = "give drafted tokens, or several by running requests, such as 1-16:5,17-64:3"
+            raise ConfigError(f"--draft-tokens is {quoted(text)}; {form}")
+        bands.append((first, last, int(match[3])))
+    return tuple(bands)
 
 
 def _promised(
@@ -52,7 +71,7 @@ def _promised(
             raise ConfigError(f"{unused[0]} is given without --expect; give the profile too")
         return None
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415 - not needed without a profile
-    from dynatui.servers.attach.expectation import promises, schedule  # noqa: PLC0415
+    from dynatui.servers.attach.expectation import promises  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     plain = [point for path in baselines or () for point in load_points(events(path)) if not point.k]

@@ -18,10 +18,8 @@ P(K) is K, or less if a draft pass computes several levels. Prefill between the 
 """
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
@@ -30,10 +28,10 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.analysis.roofline import FLOPS, DeviceSpeed
-from decoder.errors import ConfigError, quoted
+from decoder.analysis.roofline import FLOPS, DeviceSpeed, NamedDevice
+from decoder.errors import ConfigError
 from dynatui.number_format import counted, ms, percent, short
-from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
+from dynatui.servers.profile_file import ModelSize, Profile, StepPoint
 
 Reals: TypeAlias = NDArray[np.float64]
 Number = TypeVar("Number", float, Reals)
@@ -213,73 +211,6 @@ class LoadCurve:
     """Speed-ups with the advised number of drafted tokens at each load; 1 where no draft is advised."""
 
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
-"""Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""
-DEVICES: Mapping[str, tuple[float, float, float]] = {
-    "B200": (8000, 2250, 180),
-    "H200": (4800, 989, 141),
-    "H100": (3350, 989, 80),
-    "H100-PCIe": (2000, 756, 80),
-    "A100-80GB": (2039, 312, 80),
-    "A100-40GB": (1555, 312, 40),
-    "MI300X": (5300, 1307, 192),
-    "L40S": (864, 362, 48),
-    "L4": (300, 121, 24),
-    "A10": (600, 125, 24),
-    "T4": (320, 65, 16),
-    "RTX5090": (1792, 209, 32),
-    "RTX4090": (1008, 165, 24),
-    "RTX3090": (936, 71, 24),
-}
-"""(GB/s of memory, dense bfloat16 TFLOPS (T4: float16), GB of memory), by the vendors' data sheets; SXM unless another
-form factor is named.
-"""
-_SEVERAL = re.compile(r"(?:([1-9][0-9]{0,2})x)?(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class NamedDevice:
-    name: str
-    speed: DeviceSpeed
-    memory_bytes: float | None = None
-
-
-def named_device(text: str) -> NamedDevice:
-    """Parses a name of `DEVICES` in any case, several devices such as 2xH100, or GB/s and TFLOPS such as 3350,989;
-    raises ConfigError for other text. Speeds of several devices are added; their communication is not counted.
-    """
-    known = {name.casefold(): name for name in DEVICES}
-    match = _SEVERAL.fullmatch(text.strip().casefold())
-    if match and (name := known.get(match[2])):
-        number = int(match[1] or 1)
-        bandwidth, rate, memory = (number * each for each in DEVICES[name])
-        title = f"{number}x{name}" if match[1] else name
-        return NamedDevice(title, DeviceSpeed(bandwidth * 1e9, rate * 1e12), memory * 1e9)
-    with suppress(ValueError):
-        bandwidth, rate = map(float, text.split(","))
-        if 0 < bandwidth < 1e9 and 0 < rate < 1e9:
-            return NamedDevice(f"{bandwidth:g} GB/s, {rate:g} TFLOPS", DeviceSpeed(bandwidth * 1e9, rate * 1e12))
-    remedy = f"give {', '.join(DEVICES)}, several as in 2xH100, or GB/s and TFLOPS such as 3350,989"
-    raise ConfigError(f"--roofline is {quoted(text)}; {remedy}")
-
-
-def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """Roofline costs with `context` tokens in the KV cache. Raises ConfigError if the size of the target is unknown."""
-    cost = roofline(target, on.speed)
-    if cost is None:
-        raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
-    known = {name: found for name, size in drafts.items() if (found := roofline(size, on.speed))}
-    return Costs(
-        source="roofline",
-        device=on.name,
-        context=context,
-        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
-        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
-        bytes_per_s=on.speed.bytes_per_s,
-        flops_per_s=on.speed.flops_per_s,
-    )
-
-
 @dataclass(frozen=True)
 class CostSource:
     words: str
@@ -302,12 +233,15 @@ def source(
     """`draft_s`: seconds of a drafted token, as one number, or one for each draft other than lookups, in the profile's
     order; `drafting_s`: further seconds of each round with a draft. Raises ConfigError if costs are missing.
     """
+    known = profile.costs
+    if on is None and known and known.source == "roofline" and known.bytes_per_s:
+        on = NamedDevice(known.device or "this machine", DeviceSpeed(known.bytes_per_s, known.flops_per_s))
     if points:
         found = _of_server(profile, points)
     elif step_s is not None:
         found = _of_times(profile, step_s, draft_s, drafting_s)
     elif on:
-        found = _of_data_sheet(profile, on.name, on.speed)
+        found = _of_data_sheet(profile, on)
     else:
         found = _of_profile(profile)
     return replace(found, memory_bytes=on.memory_bytes) if on else found
@@ -340,35 +274,29 @@ def _of_times(profile: Profile, step_s: float, draft_s: tuple[float, ...], draft
     return CostSource(f"{words}; the same at every load", at_most=True, costs=costs)
 
 
-def _of_data_sheet(profile: Profile, name: str, speed: DeviceSpeed) -> CostSource:
-    target = roofline(profile.size, speed)
+def _of_data_sheet(profile: Profile, on: NamedDevice) -> CostSource:
+    target = roofline(profile.size, on.speed)
     if target is None:
         raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
-    costs = _by_draft(profile, target, lambda _, draft: roofline(draft.size, speed))
-    return CostSource(f"the data sheet of {name} (roofline)", at_most=True, costs=costs)
+    passes = {name: roofline(draft.size, on.speed) for name, draft in profile.drafts.items()}
+    return CostSource(f"the data sheet of {on.name} (roofline)", at_most=True, costs=_by_draft(profile, target, passes))
 
 
 def _of_profile(profile: Profile) -> CostSource:
     known = profile.costs
-    if known and known.source == "roofline" and known.bytes_per_s:
-        speed = DeviceSpeed(known.bytes_per_s, known.flops_per_s)
-        return _of_data_sheet(profile, known.device or "this machine", speed)
     if known is None or not known.target_s:
         raise ConfigError("the profile has no costs of passes; give --roofline DEVICE, or --step-ms and --draft-ms")
-    target, times = measured(known.target_s, known.fixed_s), known.draft_s
-    costs = _by_draft(profile, target, lambda name, _: scaled(target, times[name]) if times.get(name) else None)
+    target = measured(known.target_s, known.fixed_s)
+    passes = {name: scaled(target, first_s) for name, first_s in known.draft_s.items() if first_s}
+    costs = _by_draft(profile, target, passes)
     if known.source == "given":
         return CostSource("times given to dynatui profile, the same at every load", at_most=True, costs=costs)
     words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
     return CostSource(words, at_most=False, costs=costs)
 
 
-def _by_draft(
-    profile: Profile, target: PassCost, draft_cost: Callable[[str, DraftProfile], PassCost | None]
-) -> dict[str, LoadCosts]:
+def _by_draft(profile: Profile, target: PassCost, passes: Mapping[str, PassCost | None]) -> dict[str, LoadCosts]:
     """Costs by draft. A lookup needs no pass; drafts whose passes have an unknown cost are left out."""
-    drafts = {
-        name: PassCost() if draft.kind == "lookup" else draft_cost(name, draft)
-        for name, draft in profile.drafts.items()
-    }
-    return {name: LoadCosts(target, cost) for name, cost in drafts.items() if cost}
+    kinds = {name: draft.kind for name, draft in profile.drafts.items()}
+    costs = {name: PassCost() if kind == "lookup" else passes.get(name) for name, kind in kinds.items()}
+    return {name: LoadCosts(target, cost) for name, cost in costs.items() if cost}

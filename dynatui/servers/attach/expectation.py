@@ -1,6 +1,5 @@
 """Derives from a profile the figures that a watched server is predicted to report (the promise), and its speed-ups."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -16,14 +15,14 @@ from decoder.errors import ConfigError, quoted, shortened
 from dynatui.servers.advice import advised as advice_for
 from dynatui.servers.attach.course import Span
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
-from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
+from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
 from dynatui.servers.costs import LoadCurve, fitted, medians, source
 from dynatui.servers.costs import chain as chain_round
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
-_ANY_LOAD = 2**32
+ANY_LOAD = 2**32
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
 """(least, most running requests, K), ascending."""
@@ -72,24 +71,10 @@ def _advised(profile: Profile, kind: Kind) -> Advised:
     with suppress(ConfigError):
         deployment = advice_for(profile, source(profile), engine, (1, 64)).deployment
         if deployment is not None:
-            bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
+            bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, ANY_LOAD, deployment.k)]
             first, _, k = bands.pop()
-            return (*bands, (first, _ANY_LOAD, k))
+            return (*bands, (first, ANY_LOAD, k))
     return ()
-
-
-def schedule(text: str) -> Advised:
-    """Parses drafted tokens by running requests, such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
-    bands = list[tuple[int, int, int]]()
-    for part in text.split(","):
-        match = re.fullmatch(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})", part.strip())
-        first = int(match[1] or 1) if match else 0
-        last = int(match[2] or _ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
-        if match is None or not 0 < first <= last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
-            form = "give drafted tokens, or several by running requests, such as 1-16:5,17-64:3"
-            raise ConfigError(f"--draft-tokens is {quoted(text)}; {form}")
-        bands.append((first, last, int(match[3])))
-    return tuple(bands)
 
 
 def promised_chain(chain: Chain) -> PromisedChain:

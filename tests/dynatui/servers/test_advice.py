@@ -3,9 +3,10 @@
 import pytest
 from msgspec import structs
 
+from decoder.analysis.roofline import named_device
 from decoder.errors import ConfigError
 from dynatui.servers.advice import Advice, advised
-from dynatui.servers.costs import named_device, source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Band, Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Costs, Grouped, Profile, StepPoint, Stopped, Trees

@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from decoder.errors import ConfigError
+from dynatui.cli.attach import schedule
 from dynatui.servers.advice import advised
 from dynatui.servers.attach.events import Promise
-from dynatui.servers.attach.expectation import Advised, promises, schedule
+from dynatui.servers.attach.expectation import Advised, promises
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import source
 from dynatui.servers.engines.table import ENGINES

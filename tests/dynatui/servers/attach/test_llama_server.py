@@ -15,9 +15,10 @@ from safetensors.torch import load_file, save_file
 from benchmarks.gguf_files import write
 from decoder.models.checkpoints import EMBEDDED_DRAFT
 from dynatui import main as cli
+from dynatui.cli.attach import schedule
 from dynatui.servers.attach.address import address
 from dynatui.servers.attach.events import Findings
-from dynatui.servers.attach.expectation import promises, schedule
+from dynatui.servers.attach.expectation import promises
 from dynatui.servers.attach.session import Polling
 from dynatui.servers.profile_file import read_profile
 from dynatui.sources.server import polled

@@ -2,8 +2,9 @@
 
 import pytest
 
+from decoder.analysis.roofline import DEVICES, named_device
 from decoder.errors import ConfigError
-from dynatui.servers.costs import DEVICES, least_costs, named_device
+from dynatui.lab.tuning.profiling import least_costs
 from dynatui.servers.profile_file import ModelSize
 
 TARGET = ModelSize(name="target", pass_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)
