@@ -31,7 +31,7 @@ from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from dynatui.lab.bench.summary import Samples
 from dynatui.lab.tuning.scoring import ScoredText, greedy_text, scored
-from dynatui.servers.survival import FIRST, counted, grouped
+from dynatui.lab.tuning.survival import FIRST, counted, grouped
 
 METHODS = ("linear", "auto")
 """Methods with which every draft is measured: `linear` with the draft's best chain length, and `auto`."""

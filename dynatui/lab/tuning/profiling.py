@@ -38,10 +38,10 @@ from dynatui.lab.bench.on_pair import Done, Note, PairRequest, Progress, Show, i
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
 from dynatui.lab.tuning.scoring import Tokens, given, scored, written
+from dynatui.lab.tuning.survival import TextCounts, counted, grouped, stopped, trees
 from dynatui.number_format import counted as counted_words
 from dynatui.servers.costs import ROWS, NamedDevice, least_costs
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
-from dynatui.servers.survival import TextCounts, counted, grouped, stopped, trees
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.session.host import passes_of
 from decoder.tree import TokenTree
+from dynatui.lab.tuning.survival import FIRST, Reals, ScoredPlaces, Whole
 from dynatui.servers.profile_file import LONGEST_CHAIN
-from dynatui.servers.survival import FIRST, Reals, ScoredPlaces, Whole
 
 AT_ONCE = 32
 """Number of places that one pass scores; below llama.cpp's number of sequences, since each chain is a sequence."""

@@ -11,9 +11,9 @@ from decoder.models.pair import Pair
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.lab.tuning import profiling
 from dynatui.lab.tuning.scoring import ScoredText, scored
+from dynatui.lab.tuning.survival import ScoredPlaces
 from dynatui.main import main
 from dynatui.servers.profile_file import Profile, read_profile
-from dynatui.servers.survival import ScoredPlaces
 from tests import tiny
 from tests.decoder import other_tokenizers
 

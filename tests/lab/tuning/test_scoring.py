@@ -14,8 +14,8 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.protocol import Session
 from dynatui.lab.tuning.scoring import AT_ONCE, ScoredText, given, scored, written
+from dynatui.lab.tuning.survival import Counts, counted
 from dynatui.servers.profile_file import LONGEST_CHAIN
-from dynatui.servers.survival import Counts, counted
 from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, host_session

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynatui.servers.survival import (
+from dynatui.lab.tuning.survival import (
     CONTINUED,
     P_MINS,
     ByLength,
