@@ -20,7 +20,7 @@ P(K) is K, or less if a draft pass computes several levels. Prefill between the 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from decoder.analysis.roofline import FLOPS, DeviceSpeed
 from decoder.errors import ConfigError, quoted
 from dynatui.number_format import counted, ms, percent, short
-from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
+from dynatui.servers.profile_file import ModelSize, Profile, StepPoint
 
 Reals: TypeAlias = NDArray[np.float64]
 Number = TypeVar("Number", float, Reals)
@@ -99,13 +99,10 @@ class LoadCosts:
         passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
         return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
-    def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
-        """Tokens per round, the target's own included, from which such rounds are faster than plain decoding."""
-        return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
-
     def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
         """Speed-up over plain decoding at each number of `streams`, if such rounds yield `length` tokens on average."""
-        return length / self.break_even(np.array(streams, float), shape, context)
+        loads = np.array(streams, float)
+        return length / (self.round_s(loads, shape, context) / self.round_s(loads, PLAIN, context))
 
 
 def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
@@ -213,8 +210,6 @@ class LoadCurve:
     """Speed-ups with the advised number of drafted tokens at each load; 1 where no draft is advised."""
 
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
-"""Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""
 DEVICES: Mapping[str, tuple[float, float, float]] = {
     "B200": (8000, 2250, 180),
     "H200": (4800, 989, 141),
@@ -263,23 +258,6 @@ def named_device(text: str) -> NamedDevice:
     raise ConfigError(f"--roofline is {quoted(text)}; {remedy}")
 
 
-def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """Roofline costs with `context` tokens in the KV cache. Raises ConfigError if the size of the target is unknown."""
-    cost = roofline(target, on.speed)
-    if cost is None:
-        raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
-    known = {name: found for name, size in drafts.items() if (found := roofline(size, on.speed))}
-    return Costs(
-        source="roofline",
-        device=on.name,
-        context=context,
-        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
-        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
-        bytes_per_s=on.speed.bytes_per_s,
-        flops_per_s=on.speed.flops_per_s,
-    )
-
-
 @dataclass(frozen=True)
 class CostSource:
     words: str
@@ -302,14 +280,15 @@ def source(
     """`draft_s`: seconds of a drafted token, as one number, or one for each draft other than lookups, in the profile's
     order; `drafting_s`: further seconds of each round with a draft. Raises ConfigError if costs are missing.
     """
+    known = profile.costs
+    if on is None and known and known.source == "roofline" and known.bytes_per_s:
+        on = NamedDevice(known.device or "this machine", DeviceSpeed(known.bytes_per_s, known.flops_per_s))
     if points:
         found = _of_server(profile, points)
     elif step_s is not None:
         found = _of_times(profile, step_s, draft_s, drafting_s)
-    elif on:
-        found = _of_data_sheet(profile, on.name, on.speed)
     else:
-        found = _of_profile(profile)
+        found = _of_passes(profile, on)
     return replace(found, memory_bytes=on.memory_bytes) if on else found
 
 
@@ -340,35 +319,22 @@ def _of_times(profile: Profile, step_s: float, draft_s: tuple[float, ...], draft
     return CostSource(f"{words}; the same at every load", at_most=True, costs=costs)
 
 
-def _of_data_sheet(profile: Profile, name: str, speed: DeviceSpeed) -> CostSource:
-    target = roofline(profile.size, speed)
-    if target is None:
-        raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
-    costs = _by_draft(profile, target, lambda _, draft: roofline(draft.size, speed))
-    return CostSource(f"the data sheet of {name} (roofline)", at_most=True, costs=costs)
-
-
-def _of_profile(profile: Profile) -> CostSource:
-    known = profile.costs
-    if known and known.source == "roofline" and known.bytes_per_s:
-        speed = DeviceSpeed(known.bytes_per_s, known.flops_per_s)
-        return _of_data_sheet(profile, known.device or "this machine", speed)
-    if known is None or not known.target_s:
+def _of_passes(profile: Profile, on: NamedDevice | None) -> CostSource:
+    """Costs of passes by a data sheet or, without `on`, by the times in the profile; a lookup needs no pass."""
+    known, lookups = profile.costs, [name for name, draft in profile.drafts.items() if draft.kind == "lookup"]
+    passes: dict[str, PassCost | None]
+    if on:
+        target, at_most, words = roofline(profile.size, on.speed), True, f"the data sheet of {on.name} (roofline)"
+        if target is None:
+            raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
+        passes = {name: roofline(draft.size, on.speed) for name, draft in profile.drafts.items()}
+    elif known and known.target_s:
+        target, at_most = measured(known.target_s, known.fixed_s), known.source == "given"
+        words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
+        if at_most:
+            words = "times given to dynatui profile, the same at every load"
+        passes = {name: scaled(target, first_s) for name, first_s in known.draft_s.items() if first_s}
+    else:
         raise ConfigError("the profile has no costs of passes; give --roofline DEVICE, or --step-ms and --draft-ms")
-    target, times = measured(known.target_s, known.fixed_s), known.draft_s
-    costs = _by_draft(profile, target, lambda name, _: scaled(target, times[name]) if times.get(name) else None)
-    if known.source == "given":
-        return CostSource("times given to dynatui profile, the same at every load", at_most=True, costs=costs)
-    words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
-    return CostSource(words, at_most=False, costs=costs)
-
-
-def _by_draft(
-    profile: Profile, target: PassCost, draft_cost: Callable[[str, DraftProfile], PassCost | None]
-) -> dict[str, LoadCosts]:
-    """Costs by draft. A lookup needs no pass; drafts whose passes have an unknown cost are left out."""
-    drafts = {
-        name: PassCost() if draft.kind == "lookup" else draft_cost(name, draft)
-        for name, draft in profile.drafts.items()
-    }
-    return {name: LoadCosts(target, cost) for name, cost in drafts.items() if cost}
+    passes |= dict.fromkeys(lookups, PassCost())
+    return CostSource(words, at_most, {name: LoadCosts(target, cost) for name, cost in passes.items() if cost})

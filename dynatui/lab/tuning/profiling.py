@@ -16,7 +16,7 @@ import torch
 from msgspec import structs
 
 from decoder.engine import Engine
-from decoder.errors import PromptError, require
+from decoder.errors import ConfigError, PromptError, require
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
 from decoder.heads.mtp import MtpHead
@@ -40,7 +40,7 @@ from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
 from dynatui.lab.tuning.scoring import Tokens, given, scored, written
 from dynatui.lab.tuning.survival import TextCounts, counted, grouped, stopped, trees
 from dynatui.number_format import counted as counted_words
-from dynatui.servers.costs import ROWS, NamedDevice, least_costs
+from dynatui.servers.costs import NamedDevice, roofline
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
 
 
@@ -171,6 +171,10 @@ def _steps(job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: Prof
         yield Progress(f"{count} of {len(texts)} prompts", count / len(texts))
 
 
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
+"""Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""
+
+
 def _measured(engines: Mapping[str, Engine], context: int) -> Costs:
     """Times of passes after `context` tokens on this machine. A draft's pass may compute several levels."""
     own = {name: engine.costs_of(context) for name, engine in engines.items()}
@@ -267,6 +271,23 @@ def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], m
         sizes = {name: draft.size for name, draft in drafts.items() if draft.size}
         return least_costs(job.roofline, size, sizes, round(measured.context))
     return measured
+
+
+def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
+    """Roofline costs with `context` tokens in the KV cache. Raises ConfigError if the size of the target is unknown."""
+    cost = roofline(target, on.speed)
+    if cost is None:
+        raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
+    known = {name: found for name, size in drafts.items() if (found := roofline(size, on.speed))}
+    return Costs(
+        source="roofline",
+        device=on.name,
+        context=context,
+        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
+        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
+        bytes_per_s=on.speed.bytes_per_s,
+        flops_per_s=on.speed.flops_per_s,
+    )
 
 
 _KV_ROWS = 1024
