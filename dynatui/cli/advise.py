@@ -111,10 +111,11 @@ def advise(
     drafts to measure against, and where the engine has it, a variant that accepts drafted tokens at random at the
     predicted rate. Loads no models.
     """
-    from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415 - not needed for --help
+    from dynatui.cli.devices import named_device  # noqa: PLC0415 - not needed for --help
+    from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
-    from dynatui.servers.costs import named_device, source  # noqa: PLC0415
+    from dynatui.servers.costs import source  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     if server not in ENGINES:

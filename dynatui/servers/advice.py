@@ -145,10 +145,8 @@ def advised(
         else:
             judged[name] = draft if category is None else _of_category(draft, category)
     if category is not None and not judged:
-        known = sorted({each for draft in profile.drafts.values() for each in draft.by_category})
-        raise ConfigError(
-            f"no draft has rounds of category {quoted(category)}; give one of {', '.join(known) or 'none'}"
-        )
+        known = ", ".join(sorted({each for draft in profile.drafts.values() for each in draft.by_category}))
+        raise ConfigError(f"no draft has rounds of category {quoted(category)}; give one of {known or 'none'}")
     drafts = list[DraftAdvice]()
     for name, draft in judged.items():
         case = _Case(draft, source.costs[name], loads, profile.mean_context)
@@ -157,7 +155,7 @@ def advised(
         by_rule = [_draft_advice(name, case, rule, engine, memory) for rule in rules]
         drafts.append(max(by_rule, key=lambda each: each.gain))
     drafts.sort(key=lambda each: -each.gain)
-    deployments = _deployments(profile.target, judged[drafts[0].draft], drafts[0], engine, last) if drafts else {}
+    deployments = _deployed(profile.target, judged[drafts[0].draft], drafts[0], engine, last) if drafts else {}
     return Advice(
         target=profile.target,
         costs=source.words,
@@ -182,9 +180,7 @@ def _of_category(draft: DraftProfile, category: str) -> DraftProfile:
     )
 
 
-def _deployments(
-    target: str, draft: DraftProfile, best: DraftAdvice, engine: Engine, most: int
-) -> dict[str, Deployment]:
+def _deployed(target: str, draft: DraftProfile, best: DraftAdvice, engine: Engine, most: int) -> dict[str, Deployment]:
     """Deployments of the best draft that may be faster than plain decoding, by field of `Commands`."""
     bands = best.bands if draft.kind in engine.by_load else ()
     if bands:
@@ -290,8 +286,7 @@ def _draft_advice(name: str, case: _Case, rule: Rule, engine: Engine, memory: Me
 
 def _mean(speedups: Reals) -> Reals:
     """Geometric mean over the last axis."""
-    mean: Reals = np.exp(np.log(speedups).mean(axis=-1))
-    return mean
+    return np.asarray(np.exp(np.log(speedups).mean(axis=-1)))
 
 
 def _fewest(speedups: Reals) -> int:

@@ -18,10 +18,8 @@ P(K) is K, or less if a draft pass computes several levels. Prefill between the 
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import median
@@ -31,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.analysis.roofline import FLOPS, DeviceSpeed
-from decoder.errors import ConfigError, quoted
+from decoder.errors import ConfigError
 from dynatui.number_format import counted, ms, percent, short
 from dynatui.servers.profile_file import ModelSize, Profile, StepPoint
 
@@ -129,9 +127,8 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
 def scaled(cost: PassCost, first_s: float) -> PassCost:
     """Costs of a smaller model: `cost`, scaled so that a pass over one row takes `first_s`."""
     factor = first_s / cost.seconds(1, 1)
-    return PassCost(
-        cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
-    )
+    products_s = tuple((rows, s * factor) for rows, s in cost.products_s)
+    return PassCost(cost.fixed_s * factor, products_s, cost.row_s * factor)
 
 
 @dataclass(frozen=True)
@@ -210,52 +207,11 @@ class LoadCurve:
     """Speed-ups with the advised number of drafted tokens at each load; 1 where no draft is advised."""
 
 
-DEVICES: Mapping[str, tuple[float, float, float]] = {
-    "B200": (8000, 2250, 180),
-    "H200": (4800, 989, 141),
-    "H100": (3350, 989, 80),
-    "H100-PCIe": (2000, 756, 80),
-    "A100-80GB": (2039, 312, 80),
-    "A100-40GB": (1555, 312, 40),
-    "MI300X": (5300, 1307, 192),
-    "L40S": (864, 362, 48),
-    "L4": (300, 121, 24),
-    "A10": (600, 125, 24),
-    "T4": (320, 65, 16),
-    "RTX5090": (1792, 209, 32),
-    "RTX4090": (1008, 165, 24),
-    "RTX3090": (936, 71, 24),
-}
-"""(GB/s of memory, dense bfloat16 TFLOPS (T4: float16), GB of memory), by the vendors' data sheets; SXM unless another
-form factor is named.
-"""
-_SEVERAL = re.compile(r"(?:([1-9][0-9]{0,2})x)?(.*)", re.DOTALL)
-
-
 @dataclass(frozen=True)
 class NamedDevice:
     name: str
     speed: DeviceSpeed
     memory_bytes: float | None = None
-
-
-def named_device(text: str) -> NamedDevice:
-    """Parses a name of `DEVICES` in any case, several devices such as 2xH100, or GB/s and TFLOPS such as 3350,989;
-    raises ConfigError for other text. Speeds of several devices are added; their communication is not counted.
-    """
-    known = {name.casefold(): name for name in DEVICES}
-    match = _SEVERAL.fullmatch(text.strip().casefold())
-    if match and (name := known.get(match[2])):
-        number = int(match[1] or 1)
-        bandwidth, rate, memory = (number * each for each in DEVICES[name])
-        title = f"{number}x{name}" if match[1] else name
-        return NamedDevice(title, DeviceSpeed(bandwidth * 1e9, rate * 1e12), memory * 1e9)
-    with suppress(ValueError):
-        bandwidth, rate = map(float, text.split(","))
-        if 0 < bandwidth < 1e9 and 0 < rate < 1e9:
-            return NamedDevice(f"{bandwidth:g} GB/s, {rate:g} TFLOPS", DeviceSpeed(bandwidth * 1e9, rate * 1e12))
-    remedy = f"give {', '.join(DEVICES)}, several as in 2xH100, or GB/s and TFLOPS such as 3350,989"
-    raise ConfigError(f"--roofline is {quoted(text)}; {remedy}")
 
 
 @dataclass(frozen=True)

@@ -49,5 +49,5 @@ LLAMA_CPP = Engine(
     _NAMES,
     _served,
     synthetic=True,
-    stops=("model", "eagle3", "mtp", "dflash"),
+    stops={"model", "eagle3", "mtp", "dflash"},
 )

@@ -46,5 +46,5 @@ def _schedule(bands: Sequence[Band]) -> dict[int, int] | None:
 
 
 TENSORRT_LLM = Engine(
-    "tensorrt-llm", "TensorRT-LLM", "1.4.0rc4", _NAMES, _served, by_load=_NAMES, trees=("eagle3", "mtp")
+    "tensorrt-llm", "TensorRT-LLM", "1.4.0rc4", _NAMES, _served, by_load=_NAMES, trees={"eagle3", "mtp"}
 )

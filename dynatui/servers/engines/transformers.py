@@ -55,6 +55,6 @@ TRANSFORMERS = Engine(
     _ARGUMENTS,
     _served,
     rules=("probabilistic",),
-    stops=("model",),
+    stops={"model"},
     batches=False,
 )

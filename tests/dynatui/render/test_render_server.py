@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rich.cells import cell_len
 
+from dynatui.cli.devices import named_device
 from dynatui.render import server as panels
 from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows
@@ -19,7 +20,7 @@ from dynatui.render.server_load import load_curve, loads
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.servers.attach.servers import KINDS
-from dynatui.servers.costs import LoadCurve, named_device, source
+from dynatui.servers.costs import LoadCurve, source
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Profile, Trees
 from dynatui.session import SYMBOLS, Symbols

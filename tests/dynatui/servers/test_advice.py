@@ -4,8 +4,9 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import ConfigError
+from dynatui.cli.devices import named_device
 from dynatui.servers.advice import Advice, advised
-from dynatui.servers.costs import named_device, source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Band, Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Costs, Grouped, Profile, StepPoint, Stopped, Trees
