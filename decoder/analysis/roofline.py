@@ -13,12 +13,9 @@ are estimates, not bounds: launches, waits, softmax and sampling are not counted
 other programs may run, and data in a cache is read faster than from memory. Imports no code of models or devices.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from decoder.errors import ConfigError, quoted
 from decoder.events import Expected
 
 SIZES: tuple[tuple[int, int], ...] = ((1, 2), (4, 16), (8, 64))
@@ -44,54 +41,6 @@ class DeviceSpeed:
     bytes_per_s: float
     flops_per_s: float | None = None
     """Peak operations per second; None if unknown: the time of arithmetic is then not counted."""
-
-
-DEVICES: Mapping[str, tuple[float, float, float]] = {
-    "B200": (8000, 2250, 180),
-    "H200": (4800, 989, 141),
-    "H100": (3350, 989, 80),
-    "H100-PCIe": (2000, 756, 80),
-    "A100-80GB": (2039, 312, 80),
-    "A100-40GB": (1555, 312, 40),
-    "MI300X": (5300, 1307, 192),
-    "L40S": (864, 362, 48),
-    "L4": (300, 121, 24),
-    "A10": (600, 125, 24),
-    "T4": (320, 65, 16),
-    "RTX5090": (1792, 209, 32),
-    "RTX4090": (1008, 165, 24),
-    "RTX3090": (936, 71, 24),
-}
-"""(GB/s of memory, dense bfloat16 TFLOPS (T4: float16), GB of memory), by the vendors' data sheets; SXM unless another
-form factor is named.
-"""
-_SEVERAL = re.compile(r"(?:([1-9][0-9]{0,2})x)?(.*)", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class NamedDevice:
-    name: str
-    speed: DeviceSpeed
-    memory_bytes: float | None = None
-
-
-def named_device(text: str) -> NamedDevice:
-    """Parses a name of `DEVICES` in any case, several devices such as 2xH100, or GB/s and TFLOPS such as 3350,989;
-    raises ConfigError for other text. Speeds of several devices are added; their communication is not counted.
-    """
-    known = {name.casefold(): name for name in DEVICES}
-    match = _SEVERAL.fullmatch(text.strip().casefold())
-    if match and (name := known.get(match[2])):
-        number = int(match[1] or 1)
-        bandwidth, rate, memory = (number * each for each in DEVICES[name])
-        title = f"{number}x{name}" if match[1] else name
-        return NamedDevice(title, DeviceSpeed(bandwidth * 1e9, rate * 1e12), memory * 1e9)
-    with suppress(ValueError):
-        bandwidth, rate = map(float, text.split(","))
-        if 0 < bandwidth < 1e9 and 0 < rate < 1e9:
-            return NamedDevice(f"{bandwidth:g} GB/s, {rate:g} TFLOPS", DeviceSpeed(bandwidth * 1e9, rate * 1e12))
-    remedy = f"give {', '.join(DEVICES)}, several as in 2xH100, or GB/s and TFLOPS such as 3350,989"
-    raise ConfigError(f"--roofline is {quoted(text)}; {remedy}")
 
 
 def expected_times(

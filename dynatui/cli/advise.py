@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.roofline import named_device
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
 from dynatui.record.server_recording import events
-from dynatui.servers.engines.engine import check
+from dynatui.servers.engines.engine import Deployment, shell
 from dynatui.servers.engines.table import ENGINES
 from dynatui.terminal import streams
 
@@ -112,7 +111,8 @@ def advise(
     drafts to measure against, and where the engine has it, a variant that accepts drafted tokens at random at the
     predicted rate. Loads no models.
     """
-    from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415 - not needed for --help
+    from dynatui.cli.devices import named_device  # noqa: PLC0415 - not needed for --help
+    from dynatui.render.advice import advice_lines, curve_lines  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
     from dynatui.servers.costs import source  # noqa: PLC0415
@@ -140,11 +140,22 @@ def advise(
     if deployment := advice.deployment:
         several, stop = len(profile.drafts) > 1, advice.drafts[0].stop
         promise = "to check whether the server reaches the prediction"
-        blocks.append((promise, check(str(path), deployment, named=several)))
+        blocks.append((promise, _check(path, deployment, named=several)))
         if stop:
             stopped = structs.replace(deployment, k=stop.k, p_min=stop.p_min, bands=())
-            blocks.append((f"{promise}, with p_min", check(str(path), stopped, named=several)))
+            blocks.append((f"{promise}, with p_min", _check(path, stopped, named=several)))
     for title, text in blocks:
         lines += ["", f"# {title}", text]
     streams.show("\n".join(lines) + "\n", out)
     return 0
+
+
+def _check(profile: Path, deployment: Deployment, *, named: bool) -> str:
+    """The command that compares a server with the profile; `named`: whether the profile has several drafts."""
+    drafts = ",".join(f"{band.first}-{band.last}:{band.k}" for band in deployment.bands) or str(deployment.k)
+    return shell(
+        ["dynatui", "attach", "http://HOST:PORT", "--expect", str(profile)],
+        ["--deployed", deployment.draft] if named else [],
+        ["--draft-tokens", drafts],
+        ["--p-min", f"{deployment.p_min:g}"] if deployment.p_min else [],
+    )

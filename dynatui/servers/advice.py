@@ -145,10 +145,8 @@ def advised(
         else:
             judged[name] = draft if category is None else _of_category(draft, category)
     if category is not None and not judged:
-        known = sorted({each for draft in profile.drafts.values() for each in draft.by_category})
-        raise ConfigError(
-            f"no draft has rounds of category {quoted(category)}; give one of {', '.join(known) or 'none'}"
-        )
+        known = ", ".join(sorted({each for draft in profile.drafts.values() for each in draft.by_category}))
+        raise ConfigError(f"no draft has rounds of category {quoted(category)}; give one of {known or 'none'}")
     drafts = list[DraftAdvice]()
     for name, draft in judged.items():
         case = _Case(draft, source.costs[name], loads, profile.mean_context)
@@ -157,16 +155,7 @@ def advised(
         by_rule = [_draft_advice(name, case, rule, engine, memory) for rule in rules]
         drafts.append(max(by_rule, key=lambda each: each.gain))
     drafts.sort(key=lambda each: -each.gain)
-    chain = tree = stopped = None
-    if drafts:
-        best = drafts[0]
-        basis = _deployment(profile.target, judged[best.draft], best, engine, last)
-        chain = basis if best.pays else None
-        tree = structs.replace(basis, tree=best.tree.tree) if best.pays and best.tree and best.tree.pays else None
-        if stop := best.stop:
-            stopped = structs.replace(
-                basis, k=stop.k, p_min=stop.p_min, survival=stop.survival, length=stop.length, bands=()
-            )
+    deployments = _deployed(profile.target, judged[drafts[0].draft], drafts[0], engine, last) if drafts else {}
     return Advice(
         target=profile.target,
         costs=source.words,
@@ -175,8 +164,8 @@ def advised(
         context=profile.mean_context,
         drafts=tuple(drafts),
         left_out=left_out,
-        deployment=chain,
-        commands=commands(engine, profile.target, last, chain, tree=tree, stopped=stopped),
+        deployment=deployments.get("advised"),
+        commands=commands(engine, profile.target, last, **deployments),
     )
 
 
@@ -191,13 +180,14 @@ def _of_category(draft: DraftProfile, category: str) -> DraftProfile:
     )
 
 
-def _deployment(target: str, draft: DraftProfile, best: DraftAdvice, engine: Engine, most: int) -> Deployment:
+def _deployed(target: str, draft: DraftProfile, best: DraftAdvice, engine: Engine, most: int) -> dict[str, Deployment]:
+    """Deployments of the best draft that may be faster than plain decoding, by field of `Commands`."""
     bands = best.bands if draft.kind in engine.by_load else ()
     if bands:
         bands = (structs.replace(bands[0], first=1), *bands[1:])
     k = max(1, max((band.k for band in bands), default=best.k))
     chain = _by_rule(draft, best.rule).at(k)
-    return Deployment(
+    advised = Deployment(
         target=target,
         draft=best.draft,
         kind=draft.kind,
@@ -209,6 +199,13 @@ def _deployment(target: str, draft: DraftProfile, best: DraftAdvice, engine: Eng
         length=chain.mean_length,
         rule=best.rule,
     )
+    found = {"advised": advised} if best.pays else {}
+    if best.pays and best.tree and best.tree.pays:
+        found["tree"] = structs.replace(advised, tree=best.tree.tree)
+    if stop := best.stop:
+        ends = {"k": stop.k, "p_min": stop.p_min, "survival": stop.survival, "length": stop.length}
+        found["stopped"] = structs.replace(advised, **ends, bands=())
+    return found
 
 
 def _by_rule(draft: DraftProfile, rule: Rule) -> Grouped:
@@ -289,8 +286,7 @@ def _draft_advice(name: str, case: _Case, rule: Rule, engine: Engine, memory: Me
 
 def _mean(speedups: Reals) -> Reals:
     """Geometric mean over the last axis."""
-    mean: Reals = np.exp(np.log(speedups).mean(axis=-1))
-    return mean
+    return np.asarray(np.exp(np.log(speedups).mean(axis=-1)))
 
 
 def _fewest(speedups: Reals) -> int:

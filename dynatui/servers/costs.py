@@ -28,7 +28,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.analysis.roofline import FLOPS, DeviceSpeed, NamedDevice
+from decoder.analysis.roofline import FLOPS, DeviceSpeed
 from decoder.errors import ConfigError
 from dynatui.number_format import counted, ms, percent, short
 from dynatui.servers.profile_file import ModelSize, Profile, StepPoint
@@ -97,13 +97,10 @@ class LoadCosts:
         passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
         return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
-    def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
-        """Tokens per round, the target's own included, from which such rounds are faster than plain decoding."""
-        return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
-
     def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
         """Speed-up over plain decoding at each number of `streams`, if such rounds yield `length` tokens on average."""
-        return length / self.break_even(np.array(streams, float), shape, context)
+        loads = np.array(streams, float)
+        return length / (self.round_s(loads, shape, context) / self.round_s(loads, PLAIN, context))
 
 
 def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
@@ -130,9 +127,8 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
 def scaled(cost: PassCost, first_s: float) -> PassCost:
     """Costs of a smaller model: `cost`, scaled so that a pass over one row takes `first_s`."""
     factor = first_s / cost.seconds(1, 1)
-    return PassCost(
-        cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
-    )
+    products_s = tuple((rows, s * factor) for rows, s in cost.products_s)
+    return PassCost(cost.fixed_s * factor, products_s, cost.row_s * factor)
 
 
 @dataclass(frozen=True)
@@ -212,6 +208,13 @@ class LoadCurve:
 
 
 @dataclass(frozen=True)
+class NamedDevice:
+    name: str
+    speed: DeviceSpeed
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True)
 class CostSource:
     words: str
     at_most: bool
@@ -240,10 +243,8 @@ def source(
         found = _of_server(profile, points)
     elif step_s is not None:
         found = _of_times(profile, step_s, draft_s, drafting_s)
-    elif on:
-        found = _of_data_sheet(profile, on)
     else:
-        found = _of_profile(profile)
+        found = _of_passes(profile, on)
     return replace(found, memory_bytes=on.memory_bytes) if on else found
 
 
@@ -274,29 +275,22 @@ def _of_times(profile: Profile, step_s: float, draft_s: tuple[float, ...], draft
     return CostSource(f"{words}; the same at every load", at_most=True, costs=costs)
 
 
-def _of_data_sheet(profile: Profile, on: NamedDevice) -> CostSource:
-    target = roofline(profile.size, on.speed)
-    if target is None:
-        raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
-    passes = {name: roofline(draft.size, on.speed) for name, draft in profile.drafts.items()}
-    return CostSource(f"the data sheet of {on.name} (roofline)", at_most=True, costs=_by_draft(profile, target, passes))
-
-
-def _of_profile(profile: Profile) -> CostSource:
-    known = profile.costs
-    if known is None or not known.target_s:
+def _of_passes(profile: Profile, on: NamedDevice | None) -> CostSource:
+    """Costs of passes by a data sheet or, without `on`, by the times in the profile; a lookup needs no pass."""
+    known, lookups = profile.costs, [name for name, draft in profile.drafts.items() if draft.kind == "lookup"]
+    passes: dict[str, PassCost | None]
+    if on:
+        target, at_most, words = roofline(profile.size, on.speed), True, f"the data sheet of {on.name} (roofline)"
+        if target is None:
+            raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
+        passes = {name: roofline(draft.size, on.speed) for name, draft in profile.drafts.items()}
+    elif known and known.target_s:
+        target, at_most = measured(known.target_s, known.fixed_s), known.source == "given"
+        words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
+        if at_most:
+            words = "times given to dynatui profile, the same at every load"
+        passes = {name: scaled(target, first_s) for name, first_s in known.draft_s.items() if first_s}
+    else:
         raise ConfigError("the profile has no costs of passes; give --roofline DEVICE, or --step-ms and --draft-ms")
-    target = measured(known.target_s, known.fixed_s)
-    passes = {name: scaled(target, first_s) for name, first_s in known.draft_s.items() if first_s}
-    costs = _by_draft(profile, target, passes)
-    if known.source == "given":
-        return CostSource("times given to dynatui profile, the same at every load", at_most=True, costs=costs)
-    words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
-    return CostSource(words, at_most=False, costs=costs)
-
-
-def _by_draft(profile: Profile, target: PassCost, passes: Mapping[str, PassCost | None]) -> dict[str, LoadCosts]:
-    """Costs by draft. A lookup needs no pass; drafts whose passes have an unknown cost are left out."""
-    kinds = {name: draft.kind for name, draft in profile.drafts.items()}
-    costs = {name: PassCost() if kind == "lookup" else passes.get(name) for name, kind in kinds.items()}
-    return {name: LoadCosts(target, cost) for name, cost in costs.items() if cost}
+    passes |= dict.fromkeys(lookups, PassCost())
+    return CostSource(words, at_most, {name: LoadCosts(target, cost) for name, cost in passes.items() if cost})

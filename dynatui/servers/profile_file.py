@@ -215,13 +215,12 @@ def read_profile(path: Path) -> Profile:
     try:
         with opened(path) as file:
             text = text_of(file, name, _MOST_BYTES, too_large="more than any profile")
-    except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}; {_REMEDY}") from None
-    try:
         version = msgspec.json.decode(text, type=_Version).schema
         if version != SCHEMA:
             raise ConfigError(f"{name} is a profile of schema {version}, this version reads {SCHEMA}; measure it anew")
         return msgspec.json.decode(text, type=Profile)
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}; {_REMEDY}") from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{name} is no profile: {error}; {_REMEDY}") from None
 

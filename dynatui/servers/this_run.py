@@ -15,15 +15,7 @@ from decoder.analysis.interval import students_t, variance_of_mean
 from decoder.analysis.round_costs import RoundCosts
 from decoder.events import LENGTH, Round, Run
 from decoder.models.names import DraftKind
-from dynatui.servers.profile_file import (
-    LONGEST_CHAIN,
-    SCHEMA,
-    Chain,
-    Costs,
-    DraftProfile,
-    ModelSize,
-    Profile,
-)
+from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Chain, Costs, DraftProfile, ModelSize, Profile
 
 FEWEST_ROUNDS = 30
 _KNOWN = 0.95

@@ -15,7 +15,6 @@ import msgspec
 import torch
 from msgspec import structs
 
-from decoder.analysis.roofline import NamedDevice
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError, require
 from decoder.heads.dflash import BlockHead
@@ -41,7 +40,7 @@ from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
 from dynatui.lab.tuning.scoring import Tokens, given, scored, written
 from dynatui.lab.tuning.survival import TextCounts, counted, grouped, stopped, trees
 from dynatui.number_format import counted as counted_words
-from dynatui.servers.costs import roofline
+from dynatui.servers.costs import NamedDevice, roofline
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
 
 

@@ -1,7 +1,7 @@
 """Types of a deployment and of an engine, which turns a deployment into commands. Independent of individual engines."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,8 +12,6 @@ from decoder.models.names import DraftKind, revision
 
 Rule: TypeAlias = Literal["greedy", "probabilistic"]
 """How drafts are chosen at T > 0: the most probable tokens, or tokens drawn from the draft's distribution."""
-
-
 WITHIN: tuple[DraftKind, ...] = ("mtp", "lookup")
 """Kinds of drafts without weights of their own."""
 
@@ -68,15 +66,15 @@ class Engine:
     title: str
     version: str
     """Version of the engine whose option names are printed."""
-    kinds: frozenset[DraftKind]
+    kinds: Collection[DraftKind]
     serve: Callable[[Deployment], Paste]
     synthetic: bool = False
     """Whether the engine can start a server of a `synthetic` deployment."""
     rules: tuple[Rule, ...] = ("greedy",)
-    by_load: frozenset[DraftKind] = frozenset()
+    by_load: Collection[DraftKind] = ()
     """Kinds of drafts whose length may depend on the number of running requests."""
-    trees: frozenset[DraftKind] = frozenset()
-    stops: frozenset[DraftKind] = frozenset()
+    trees: Collection[DraftKind] = ()
+    stops: Collection[DraftKind] = ()
     """Kinds of drafts that the engine can end before an improbable token."""
     batches: bool = True
     """Whether the engine decodes several requests together while drafting."""
@@ -102,48 +100,23 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield "; ".join([f"{named}{variant}", *paste.notes]), paste.text
         yield f"{named}, without drafts, to measure against", self.baseline
         if self.synthetic:
-            yield (
-                f"{named}, to measure the speed at the predicted acceptance, with any prompts",
-                self.synthetic,
-            )
+            yield f"{named}, to measure the speed at the predicted acceptance, with any prompts", self.synthetic
 
 
-def commands(
-    engine: Engine,
-    target: str,
-    most: int,
-    deployment: Deployment | None,
-    *,
-    tree: Deployment | None = None,
-    stopped: Deployment | None = None,
-) -> Commands:
+def commands(engine: Engine, target: str, most: int, **deployments: Deployment) -> Commands:
+    """`deployments` are named as the fields of `Commands`: advised, tree, stopped."""
     plain = Deployment(target=target, draft="", kind="model", k=0, most=most, survival=(), length=1.0)
-    accepting = structs.replace(deployment, synthetic=True) if deployment and engine.synthetic else None
-    return Commands(
-        engine=engine.title,
-        version=engine.version,
-        baseline=engine.serve(plain).text,
-        advised=engine.serve(deployment) if deployment else None,
-        synthetic=engine.serve(accepting).text if accepting else None,
-        tree=engine.serve(tree) if tree else None,
-        stopped=engine.serve(stopped) if stopped else None,
-    )
+    pastes = {name: engine.serve(deployment) for name, deployment in deployments.items()}
+    synthetic = None
+    if engine.synthetic and (advised := deployments.get("advised")):
+        synthetic = engine.serve(structs.replace(advised, synthetic=True)).text
+    baseline = engine.serve(plain).text
+    return Commands(engine=engine.title, version=engine.version, baseline=baseline, synthetic=synthetic, **pastes)
 
 
 def shell(*lines: Sequence[str]) -> str:
     """One shell command, with one line for each group of words."""
     return " \\\n  ".join(shlex.join(line) for line in lines if line)
-
-
-def check(profile: str, deployment: Deployment, *, named: bool) -> str:
-    """The command that compares a server with the profile; `named`: whether the profile has several drafts."""
-    drafts = ",".join(f"{band.first}-{band.last}:{band.k}" for band in deployment.bands) or str(deployment.k)
-    return shell(
-        ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
-        ["--deployed", deployment.draft] if named else [],
-        ["--draft-tokens", drafts],
-        ["--p-min", f"{deployment.p_min:g}"] if deployment.p_min else [],
-    )
 
 
 def revised(model: str, option: str = "--revision") -> list[str]:

@@ -46,8 +46,8 @@ LLAMA_CPP = Engine(
     "llama.cpp",
     "llama.cpp",
     "0c1e57098 (October 2026)",
-    kinds=frozenset(_NAMES),
-    serve=_served,
+    _NAMES,
+    _served,
     synthetic=True,
-    stops=frozenset({"model", "eagle3", "mtp", "dflash"}),
+    stops={"model", "eagle3", "mtp", "dflash"},
 )

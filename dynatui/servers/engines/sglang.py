@@ -43,12 +43,5 @@ def _options(server: Deployment) -> list[list[str]]:
 
 
 SGLANG = Engine(
-    "sglang",
-    "SGLang",
-    "0.5.23",
-    kinds=frozenset(_NAMES),
-    serve=_served,
-    synthetic=True,
-    by_load=frozenset({"eagle3"}),
-    trees=frozenset({"model", "eagle3", "mtp"}),
+    "sglang", "SGLang", "0.5.23", _NAMES, _served, synthetic=True, by_load={"eagle3"}, trees={"model", "eagle3", "mtp"}
 )

@@ -32,7 +32,9 @@ def _served(server: Deployment) -> Paste:
         fields |= {"max_draft_len": tree.steps, "max_total_draft_tokens": tree.tokens - 1}
     elif schedule := _schedule(server.bands):
         fields["draft_len_schedule"] = schedule
-    content = "\n".join(["speculative_config:", *(f"  {name}: {_yaml(value)}" for name, value in fields.items())])
+    # A dict of numbers is written alike in Python and YAML; other values are written as in JSON.
+    values = {name: str(each) if isinstance(each, dict) else json.dumps(each) for name, each in fields.items()}
+    content = "\n".join(["speculative_config:", *(f"  {name}: {value}" for name, value in values.items())])
     return Paste(written(_FILE, content) + shell([*serve, "--config", _FILE]))
 
 
@@ -43,18 +45,6 @@ def _schedule(bands: Sequence[Band]) -> dict[int, int] | None:
     return {band.last: band.k for band in bands if band.k}
 
 
-def _yaml(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {each}' for key, each in value.items())}}}"
-    return json.dumps(value)
-
-
 TENSORRT_LLM = Engine(
-    "tensorrt-llm",
-    "TensorRT-LLM",
-    "1.4.0rc4",
-    kinds=frozenset(_NAMES),
-    serve=_served,
-    by_load=frozenset(_NAMES),
-    trees=frozenset({"eagle3", "mtp"}),
+    "tensorrt-llm", "TensorRT-LLM", "1.4.0rc4", _NAMES, _served, by_load=_NAMES, trees={"eagle3", "mtp"}
 )

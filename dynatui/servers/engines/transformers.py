@@ -52,9 +52,9 @@ TRANSFORMERS = Engine(
     "transformers",
     "Hugging Face transformers",
     "5.24.0",
-    kinds=frozenset(_ARGUMENTS),
-    serve=_served,
+    _ARGUMENTS,
+    _served,
     rules=("probabilistic",),
-    stops=frozenset({"model"}),
+    stops={"model"},
     batches=False,
 )

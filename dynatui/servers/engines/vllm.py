@@ -47,12 +47,5 @@ def _config(server: Deployment) -> dict[str, Any]:
 
 
 VLLM = Engine(
-    "vllm",
-    "vLLM",
-    "0.33.0",
-    kinds=frozenset(_NAMES),
-    serve=_served,
-    synthetic=True,
-    rules=("greedy", "probabilistic"),
-    by_load=frozenset(_NAMES),
+    "vllm", "vLLM", "0.33.0", _NAMES, _served, synthetic=True, rules=("greedy", "probabilistic"), by_load=_NAMES
 )

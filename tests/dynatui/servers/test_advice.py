@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
-from decoder.analysis.roofline import named_device
 from decoder.errors import ConfigError
+from dynatui.cli.devices import named_device
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Band, Engine

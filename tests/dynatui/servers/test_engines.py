@@ -40,8 +40,8 @@ TREE = Tree(5, 2, 11)
 
 
 def blocks(engine: Engine, deployment: Deployment, tree: Tree | None = None) -> Iterator[str]:
-    branched = structs.replace(deployment, tree=tree) if tree else None
-    found = commands(engine, deployment.target, deployment.most, deployment, tree=branched)
+    branched = {"tree": structs.replace(deployment, tree=tree)} if tree else {}
+    found = commands(engine, deployment.target, deployment.most, advised=deployment, **branched)
     yield from (text for _, text in found.blocks())
 
 
@@ -116,7 +116,7 @@ def test_llama_cpp_is_told_the_type_of_draft_without_which_it_would_only_load_it
         *("--spec-draft-n-max", "5", "--spec-draft-p-min", "0.4"),
     ]
     assert after(synthetic, "--spec-synth-rates") == "0.837,0.685,0.562,0.46,0.368"
-    block = commands(LLAMA_CPP, small.target, 64, small).advised
+    block = commands(LLAMA_CPP, small.target, 64, advised=small).advised
     assert block
     assert block.notes == ("it reads GGUF files: convert Small-1B first",)
     within = next(blocks(LLAMA_CPP, structs.replace(small, kind="mtp")))

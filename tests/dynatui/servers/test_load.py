@@ -63,7 +63,7 @@ def test_a_round_pays_from_the_tokens_that_plain_steps_would_take() -> None:
     costs = LoadCosts(PassCost(10 * MS), PassCost(1 * MS), token_s=0.5 * MS, drafting_s=3 * MS)
     assert costs.round_s(1, PLAIN) == pytest.approx(10 * MS)
     assert costs.round_s(1, chain(4)) == pytest.approx((10 + 4 + 2 + 3) * MS)
-    assert costs.break_even(1, chain(4)) == pytest.approx(1.9)
+    assert costs.speedups(1.9, chain(4), [1]) == pytest.approx([1])
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_published_times_of_steps_follow_from_some_of_them(
         predicted_s = costs.round_s(running, chain(k) if k else PLAIN)
         assert predicted_s == pytest.approx(ms * MS, rel=0.15)
         if (0, running) in step_ms and running in (8, 64):
-            assert (costs.break_even(running, chain(4)) < 1.6) == (running == 8)
+            assert (costs.speedups(1.6, chain(4), [running])[0] > 1) == (running == 8)
