@@ -1,4 +1,4 @@
-"""Builds the library of compiled passes (decoder/forward/compiled/passes.c) into the wheel, by the C compiler of Zig.
+"""Builds the library of compiled passes, the C files of decoder/forward/compiled, into the wheel, by Zig's C compiler.
 
 Zig is a build requirement from PyPI with headers and libraries of all platforms, so that no compiler need be installed.
 On a platform that is not listed here, the wheel has no library, and torch computes the passes.

@@ -77,24 +77,31 @@ class AutoDrafter(Proposer):
             acceptance = self._sizes.acceptance
             expectation = Expectation(acceptance.sharpness, acceptance.undrafted)
             if found := model.grown(text, rule, min(room, model.deepest), expectation):
+                tree = found.tree
                 calls += found.calls
-                tree = model.keep(found.tree, self._sizes.worth_verifying(found.tree.path_logprobs))
-                self._sizes.record_followed(calls, len(tree))
-                return Proposal(tree, model.count - before)
-            model.begin_tree()
-            first = model.catch_up(text, rule.growth)
-
-            def source(tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
-                if nodes == [0]:
-                    return [_expected(first, self._sizes.acceptance)]
-                calls.append(len(nodes))
-                found = model.forward_level(tree, nodes, growth)
-                return [_expected(children, self._sizes.acceptance) for children in found]
-
-            grow(tree, rule, source, min(room, model.deepest))
+            else:
+                calls += self._grow_by_level(model, text, tree, rule, min(room, model.deepest))
             tree = model.keep(tree, self._sizes.worth_verifying(tree.path_logprobs))
         self._sizes.record_followed(calls, len(tree))
         return Proposal(tree, model.count - before)
+
+    def _grow_by_level(
+        self, model: LevelDrafter, text: Sequence[int], tree: TokenTree, rule: TreeRule, deepest: int
+    ) -> list[int]:
+        """Grows a tree after the text by the acceptance model; returns the number of rows of each pass over a level."""
+        calls = list[int]()
+        model.begin_tree()
+        first = model.catch_up(text, rule.growth)
+
+        def source(tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
+            if nodes == [0]:
+                return [_expected(first, self._sizes.acceptance)]
+            calls.append(len(nodes))
+            found = model.forward_level(tree, nodes, growth)
+            return [_expected(children, self._sizes.acceptance) for children in found]
+
+        grow(tree, rule, source, deepest)
+        return calls
 
     def record_choices(self, burst: Sequence[int]) -> None:
         self._sizes.learn(burst)
