@@ -2,60 +2,40 @@
 in sentences. The factors are upper limits, not forecasts; their product has no meaning.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import RunFold, Tally, differs_by_design
 from decoder.analysis.stalls import Times
+from decoder.events import Figures
 
 Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
 NO_LIMIT = "None of the known limits applies."
 
 
-class Span(tuple[float, ...]):
-    """Numbers that are formatted as the range from the smallest to the largest."""
-
-    __slots__ = ()
-
-    def __format__(self, form: str) -> str:
-        return " to ".join(dict.fromkeys(format(end, form) for end in (min(self), max(self))))
-
-
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy in wordings from the longest to the shortest."""
-
     whole: str
-    helps: str
     hint: str
+    """The remedy in two or three words."""
 
 
 @dataclass(frozen=True)
 class Words:
     clause: str
     assumption: str
-    line: str
     brief: str
     remedy: Remedy
     settled: Remedy
     """The remedy if trees of another size would not be faster."""
 
 
-WITHOUT_HOPE = Remedy(
-    "another draft (dynatui tune --drafts ranks candidates); with this draft, --methods ar",
-    "another draft, or --methods ar,",
-    "another draft",
-)
-_BETTER_DRAFT = Remedy(
-    "a draft that agrees more often (dynatui tune --drafts ranks candidates)",
-    "a better draft",
-    "better draft",
-)
+WITHOUT_HOPE = Remedy("another draft (dynatui profile compares drafts); with this draft, --methods ar", "another draft")
+_BETTER_DRAFT = Remedy("a draft that agrees more often (dynatui profile compares drafts)", "better draft")
 _FASTER_PATH = Remedy(
     "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is a smaller "
     "share of a round",
-    "a faster decoding path or larger models",
     "faster path",
 )
 WORDS: Mapping[Limit, Words] = {
@@ -64,40 +44,30 @@ WORDS: Mapping[Limit, Words] = {
             "the draft disagrees with the target: {right:.0%} of the {levels:.1f} levels drafted per round are accepted"
         ),
         assumption="if all were accepted",
-        line="{right:.0%} of {levels:.2g} drafted levels accepted",
-        brief="{right:.0%} of {levels:.2g} levels accepted",
-        remedy=Remedy(
-            "a draft that agrees more often (dynatui tune --drafts ranks candidates), or smaller trees",
-            "a better draft or smaller trees",
-            "better draft",
-        ),
+        brief="{right:.0%} of {levels:.2g} drafted levels accepted",
+        remedy=Remedy(f"{_BETTER_DRAFT.whole}, or smaller trees", _BETTER_DRAFT.hint),
         settled=_BETTER_DRAFT,
     ),
     "draft": Words(
         clause="drafting takes {draft:.0%} of a round",
         assumption="if it took no time",
-        line="drafting takes {draft:.0%} of a round",
         brief="drafting takes {draft:.0%}",
         remedy=Remedy(
-            "a smaller draft, or shallower trees, since each level takes one pass of the draft",
-            "a smaller draft or shallower trees",
-            "shallower trees",
+            "a smaller draft, or shallower trees, since each level takes one pass of the draft", "shallower trees"
         ),
-        settled=Remedy("a smaller draft", "a smaller draft", "smaller draft"),
+        settled=Remedy("a smaller draft", "smaller draft"),
     ),
     "verification": Words(
         clause="verification time grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one row",
         assumption="if they took as long as one",
-        line="verification grows with rows: {rows:.3g} rows take {growth:.2g}x as long as one",
         brief="{rows:.3g} rows cost {growth:.2g}x one row",
-        remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees", "smaller trees"),
+        remedy=Remedy("smaller trees, with fewer nodes a round", "smaller trees"),
         settled=_BETTER_DRAFT,
     ),
     "host": Words(
         clause="{host:.0%} of a round is spent neither on drafting nor on verification",
         assumption="without that time",
-        line="{host:.0%} of a round is neither drafting nor verification",
-        brief="{host:.0%} neither drafting nor verification",
+        brief="{host:.0%} neither draft nor target",
         remedy=_FASTER_PATH,
         settled=_FASTER_PATH,
     ),
@@ -145,9 +115,6 @@ class Bottleneck:
     def repeats(self) -> bool:
         return self.distinct_8grams is not None and self.distinct_8grams < REPETITIVE
 
-    def bound(self, limit: Limit) -> Bound | None:
-        return next((bound for bound in self.bounds if bound.limit == limit), None)
-
 
 def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
     """None if the method drafts no nodes, commits no tokens, does not report its trees, or has fewer than
@@ -186,13 +153,18 @@ def plain_pass_s(plain: Tally | None) -> float | None:
 
 
 def of_method(race: RunFold, method: str) -> Bottleneck | None:
-    """Bottleneck of a method; `break_even` is computed from the speed-up over the run's `ar`. None for `ar` itself, and
-    on a busy machine, where times do not measure the method.
-    """
+    """Bottleneck of a method of a race; None for `ar` itself."""
     tally, figures = race.tallies.get(method), race.figures().get(method)
-    if tally is None or figures is None or method == "ar" or figures.speedup_reason == "machine busy":
+    if tally is None or figures is None or method == "ar":
         return None
-    found = bottleneck(tally, race.tallies.get("ar"))
+    return of_figures(figures, tally, race.tallies.get("ar"))
+
+
+def of_figures(figures: Figures, tally: Tally, plain: Tally | None) -> Bottleneck | None:
+    """Like `bottleneck`, but `break_even` is computed from the speed-up in `figures`. None on a busy machine, where
+    times do not measure the method.
+    """
+    found = None if figures.speedup_reason == "machine busy" else bottleneck(tally, plain)
     if found is None:
         return None
     return replace(found, break_even=found.tokens_per_round / figures.speedup if figures.speedup else None)
@@ -234,49 +206,49 @@ def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
 
 def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
     """Sentences on speed, main limit and remedy (None: remedies for the two main limits), and on repetitive text."""
-    limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
-    sentences = [
+    limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else _remedies(bottleneck)
+    sentences = (
         _speed(bottleneck, method),
-        NO_LIMIT if limit is None else f"What limits it most: {limited((bottleneck,), limit)}.",
+        NO_LIMIT if limit is None else f"What limits it most: {_limited(bottleneck, limit)}.",
         f"What would help: {'; then '.join(helps) or 'no known remedy'}.",
-    ]
-    return (*sentences, repeated((bottleneck,))) if bottleneck.repeats else tuple(sentences)
+    )
+    if not bottleneck.repeats:
+        return sentences
+    return (
+        *sentences,
+        f"Only {bottleneck.distinct_8grams:.0%} of the text's 8-grams are distinct: the text repeats itself and is easy"
+        " to draft, so other texts would decode more slowly.",
+    )
 
 
-def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """Main limit and remedy in one line, in wordings from the longest to the shortest; empty if no limit is known."""
+def headline(bottleneck: Bottleneck | None, remedy: Remedy | None = None) -> tuple[str, ...]:
+    """Main limit and remedy in one line, in a long and a short wording; empty if no limit is known."""
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
-    words, figures = WORDS[limit], _figures((bottleneck,))
-    line, brief = words.line.format_map(figures), words.brief.format_map(figures)
-    remedy = remedy or (WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy)
-    ceiling = f"{words.assumption}: {bottleneck.bounds[0].gain:.2f}x as fast"
+    words = WORDS[limit]
+    brief = words.brief.format_map(_figures(bottleneck))
+    hint = (remedy or (WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy)).hint
     return (
-        f"{method}: {line} ({ceiling}); {remedy.helps} would help",
-        f"{line} ({ceiling}); {remedy.helps} would help",
-        f"{line}; {remedy.helps} would help",
-        f"{line}: {remedy.hint}",
-        f"{brief}: {remedy.hint}",
-        brief,
+        f"{brief} ({words.assumption}: {bottleneck.bounds[0].gain:.2f}x as fast); would help: {hint}",
+        f"{brief}: {hint}",
     )
 
 
 def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`bottleneck_sentences` on a method, called `name`, with a note if the method's text differs from the text of
-    `ar`; empty if the bottleneck is unknown.
+    """Sentences on a method of a race, called `name`; empty if its bottleneck is unknown."""
+    found, figures = of_method(race, method), race.figures().get(method)
+    return with_difference(bottleneck_sentences(found, name, remedy), figures) if found and figures else ()
+
+
+def with_difference(sentences: tuple[str, ...], figures: Figures, where: str = "") -> tuple[str, ...]:
+    """The sentences, with one after the first if the method's text differs from the text of `ar`. `where`: the prompts
+    on which it differs.
     """
-    bottleneck, figures = of_method(race, method), race.figures().get(method)
-    if bottleneck is None or figures is None:
-        return ()
-    speed, *remedies = bottleneck_sentences(bottleneck, name, remedy)
     if figures.first_difference is None:
-        return (speed, *remedies)
+        return sentences
     how = " by design" if differs_by_design(figures) else ""
-    return (
-        speed,
-        f"Its text differs from the text of ar{how}; the first difference is at token {figures.first_difference}.",
-        *remedies,
-    )
+    place = f"the first difference is at token {figures.first_difference}"
+    return (sentences[0], f"Its text differs from the text of ar{how}{where}; {place}.", *sentences[1:])
 
 
 def _speed(bottleneck: Bottleneck, method: str) -> str:
@@ -291,10 +263,10 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
         "tokens of plain decoding"
     )
     if bottleneck.speedup >= FULL_SPEED:
-        return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding on this text: {cost}."
+        return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
     if bottleneck.speedup > 1 / FULL_SPEED:
-        return f"{method} is as fast as plain decoding on this text: {cost}."
-    return f"{method} is slower than plain decoding on this text, at {bottleneck.speedup:.2f} times its speed: {cost}."
+        return f"{method} is as fast as plain decoding: {cost}."
+    return f"{method} is slower than plain decoding, at {bottleneck.speedup:.2f} times its speed: {cost}."
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
@@ -303,14 +275,13 @@ def main_limit(bottleneck: Bottleneck) -> Limit | None:
     return first.limit if first.gain >= FULL_SPEED else None
 
 
-def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
-    """The limit in words; a figure that differs between cases is given as a range."""
-    words, figures = WORDS[limit], _figures(cases)
-    gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
-    return f"{words.clause.format_map(figures)}; {words.assumption}, decoding would be {gain:.2f} times as fast"
+def _limited(bottleneck: Bottleneck, limit: Limit) -> str:
+    words, gain = WORDS[limit], bottleneck.bounds[0].gain
+    clause = words.clause.format_map(_figures(bottleneck))
+    return f"{clause}; {words.assumption}, decoding would be {gain:.2f} times as fast"
 
 
-def remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
+def _remedies(bottleneck: Bottleneck) -> tuple[str, ...]:
     if is_hopeless(bottleneck):
         return (WITHOUT_HOPE.whole,)
     return tuple(WORDS[bound.limit].remedy.whole for bound in bottleneck.bounds[:2] if bound.gain >= FULL_SPEED)
@@ -320,23 +291,13 @@ def is_hopeless(bottleneck: Bottleneck) -> bool:
     return bottleneck.speedup is not None and bottleneck.speedup <= 1 / FULL_SPEED and bottleneck.tokens_per_round < 2
 
 
-def repeated(cases: Sequence[Bottleneck]) -> str:
-    distinct = Span(case.distinct_8grams for case in cases if case.distinct_8grams is not None)
-    return (
-        f"Only {distinct:.0%} of the text's 8-grams are distinct: the text repeats itself and is easy to draft, so "
-        "other texts would decode more slowly."
-    )
-
-
-def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Figures for the names in braces in `WORDS`, except figures that are unknown in any case."""
-    figures: Mapping[str, Sequence[float | None]] = {
-        "levels": [case.levels for case in cases],
-        "right": [(case.tokens_per_round - 1) / case.levels for case in cases],
-        "rows": [case.nodes + 1 for case in cases],
-        "growth": [case.verify_growth for case in cases],
-        "draft": [case.draft_share for case in cases],
-        "host": [case.host_share for case in cases],
+def _figures(bottleneck: Bottleneck) -> Mapping[str, float | None]:
+    """Figures for the names in braces in `WORDS`."""
+    return {
+        "levels": bottleneck.levels,
+        "right": (bottleneck.tokens_per_round - 1) / bottleneck.levels,
+        "rows": bottleneck.nodes + 1,
+        "growth": bottleneck.verify_growth,
+        "draft": bottleneck.draft_share,
+        "host": bottleneck.host_share,
     }
-    complete = {name: [figure for figure in values if figure is not None] for name, values in figures.items()}
-    return {name: Span(values) for name, values in complete.items() if len(values) == len(cases)}

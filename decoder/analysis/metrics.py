@@ -381,12 +381,12 @@ class RunFold:
         if not texts.by_run:
             return (own, int(own.rounds > 0)) if shown else (Figures(), 0)
         counts = shown and own.rounds > 0
-        turns = [each for each in (texts.turns, self._turns(method) if counts else None) if each]
+        turns = [each for each in (texts.turns, self.turns(method) if counts else None) if each]
         found = speedup(turns, whole=True) if turns else self.speedup_of(method)
         entry = total([texts.figures, own] if counts else [texts.figures])
         return with_speedup(entry, found), len(texts.by_run) + counts
 
-    def _turns(self, method: str) -> Turns | None:
+    def turns(self, method: str) -> Turns | None:
         """Segments of this run's text; None during the warm-up, on a busy machine, for `ar` itself, or without `ar`."""
         if self.speedup_of(method).reason in ("machine busy", "warming up"):
             return None
@@ -401,7 +401,7 @@ class RunFold:
         if before is None or not _same_settings(before, run, method):
             return Texts()
         if method in self.tallies and self.tallies[method].rounds and not self._is_turned(method):
-            texts[before.started_at] = Text(self._figures[method], self._turns(method))
+            texts[before.started_at] = Text(self._figures[method], self.turns(method))
         texts.pop(run.started_at, None)
         return Texts(dict(list(texts.items())[-_MOST_TEXTS:]))
 

@@ -132,7 +132,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
         body.append(_error(scene) or _verdict(scene, inner))
-        limits = headline(of_method(scene.state.race, scene.state.watched), scene.state.watched, remedy(scene))
+        limits = headline(of_method(scene.state.race, scene.state.watched), remedy(scene))
         if limits and room > len(body):
             body.append(((best(inner, *limits), "plain"),))
         if room > len(body) + len(bars.lanes) + 1 and inner >= _WIDE:

@@ -167,7 +167,7 @@ def _sentence(scene: Scene, estimate: WhatIf) -> str:
     if faster_knobs(estimate):
         return told
     helps = remedy(scene)
-    return f"{told} No cell is clearly faster{f'; {helps.helps} would help' if helps else ''}."
+    return f"{told} No cell is clearly faster{f'; would help: {helps.hint}' if helps else ''}."
 
 
 def _brief(place: Place, estimate: WhatIf) -> str:

@@ -145,7 +145,7 @@ def remedy(scene: Scene) -> Remedy | None:
     estimate, state = scene.whatif, scene.state
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
-        return Remedy(f"{values}, {gain} faster by estimate", f"{values} ({gain} faster by estimate)", values)
+        return Remedy(f"{values}, {gain} faster by estimate", values)
     settled = estimate is not None and estimate.here.rate is not None and estimate.here.rate_exact
     return remedy_of(of_method(state.race, state.watched), settled=settled)
 

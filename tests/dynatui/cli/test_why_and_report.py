@@ -3,16 +3,16 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from decoder.analysis.findings import MethodCase
-from dynatui.cli.why import places, report
+from decoder.analysis.metrics import RunFold, Tally
+from dynatui.cli.why import Texts, report
 from dynatui.main import main
+from tests.decoder.analysis.tallies import LIMITED, PLAIN, raced
 from tests.dynatui.cli.fake_screen import Printed, Refused
 from tests.dynatui.fake_engine import FakeEngine, story
 from tests.dynatui.pty_terminal import written
@@ -20,29 +20,21 @@ from tests.dynatui.pty_terminal import written
 TRACES = Path(__file__).parents[2] / "traces"
 
 
-def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(printed: Printed) -> None:
-    speeds, _, findings = printed("why", str(TRACES / "lighthouse.jsonl")).partition("\n\n")
-    assert speeds.splitlines() == [
-        "Speed-up over plain decoding (ar)",
-        "  dynatree  2.15; same text as ar",
-        "  fixed     1.77; same text as ar",
-        "  linear    1.44; same text as ar",
-    ]
-    told = " ".join(findings.split())
-    assert told.startswith(
-        "dynatree, linear, fixed: the draft disagrees with the target: 25% to 61% of the 2.6 to 5.0 levels "
-        "drafted per round are accepted;"
-    )
-    assert told.count("What would help") == told.count("the draft disagrees") == 1
+def test_methods_are_told_the_fastest_first_each_in_its_own_words(printed: Printed) -> None:
+    heading, *lines = printed("why", str(TRACES / "lighthouse.jsonl")).splitlines()
+    assert heading.startswith("prompt 1: The keeper had not spoken")
+    assert [line.split()[0] for line in lines if line[2] != " "] == ["dynatree", "fixed", "linear", "ar"]
+    told = " ".join(" ".join(lines).split())
+    assert told.startswith("dynatree is 2.15 times as fast as plain decoding: a round commits 2.60 tokens")
+    assert told.count("What limits it most: the draft disagrees") == told.count("Its text is that of ar.") == 3
+    assert told.endswith("ar drafts nothing: the other methods are compared with it.")
 
 
-def test_over_several_prompts_findings_name_those_that_they_hold_for(printed: Printed) -> None:
+def test_texts_of_several_prompts_are_judged_together_with_the_range_over_them(printed: Printed) -> None:
     told = " ".join(printed("why", str(TRACES / "demo.jsonl")).split())
-    assert "medians of 2 prompts, with minimum and maximum auto 1.60 (1.58 to 1.62);" in told
-    assert "dynatree, auto, fixed on both prompts: drafting takes 28% to 41% of a round" in told
-    assert "Then, for dynatree on both prompts; fixed on prompt 1: smaller trees" in told
-    assert "linear on both prompts: the draft disagrees" in told
     assert 'prompt 2: "Gentlemen," said the judge,' in told
+    assert "auto is 1.60 times as fast as plain decoding" in told
+    assert "Over 2 prompts: 1.58 to 1.62 times." in told
 
 
 LIGHTHOUSE = (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8")
@@ -54,29 +46,13 @@ def saved(folder: Path, *lines: str) -> str:
     return str(path)
 
 
-def only(method: str) -> Iterator[str]:
-    """Lines of the recorded run with only one method and ar."""
-    for line in LIGHTHOUSE.splitlines():
-        event = json.loads(line)
-        if event["type"] in ("run", "summary"):
-            event["methods"] = {name: found for name, found in event["methods"].items() if name in (method, "ar")}
-        if event.get("method", method) in (method, "ar"):
-            yield json.dumps(event)
-
-
-def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, printed: Printed) -> None:
-    heading, *lines = printed("why", saved(tmp_path, *only("dynatree"))).splitlines()
-    assert heading.startswith("prompt 1: The keeper had not spoken")
-    told = " ".join(" ".join(lines).split())
-    assert told.startswith("dynatree is 2.15 times as fast as plain decoding on this text: a round commits 2.60 tokens")
-    assert "What limits it most: the draft disagrees" in told
-    assert told.endswith("ar drafts nothing: the other methods are compared with it.")
-
-
 def test_what_could_be_read_is_told_and_then_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = saved(tmp_path, LIGHTHOUSE + LIGHTHOUSE.replace('"type":"start"', '"type":"stop"', 1).rstrip())
     whole = Path(path).read_text(encoding="utf-8")
-    for content, told, place in ((whole, "dynatree  2.15", "one.jsonl: line "), ("Once upon a time", "", "one.jsonl")):
+    for content, told, place in (
+        (whole, "dynatree is 2.15 times", "one.jsonl: line "),
+        ("Once upon a time", "", "one.jsonl"),
+    ):
         Path(path).write_text(content, encoding="utf-8")
         assert main(["why", path]) == 2
         printed, said = capsys.readouterr()
@@ -93,9 +69,12 @@ def test_no_line_is_wider_than_a_narrow_terminal_or_steers_it(tmp_path: Path, pr
     assert not set(printed("why", path)) & {"\x1b", "\x07", "\u202e"}
 
 
-def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(tmp_path: Path, printed: Printed) -> None:
-    path = saved(tmp_path, LIGHTHOUSE.replace('"committed":[236,2263]', '"committed":[236,9]', 1).rstrip())
-    assert "its text differs from that of ar, first at token 1" in " ".join(printed("why", path).split())
+def test_a_text_that_is_not_that_of_plain_decoding_is_told_with_its_prompts(tmp_path: Path, printed: Printed) -> None:
+    other = LIGHTHOUSE.replace('"committed":[236,2263]', '"committed":[236,9]', 1).rstrip()
+    difference = "Its text differs from the text of ar{}; the first difference is at token 1."
+    assert difference.format("") in " ".join(printed("why", saved(tmp_path, other)).split())
+    told = " ".join(printed("why", saved(tmp_path, LIGHTHOUSE.rstrip(), other)).split())
+    assert difference.format(" on prompt 2") in told
 
 
 def test_json_holds_the_numbers_behind_the_sentences(printed: Printed) -> None:
@@ -106,55 +85,31 @@ def test_json_holds_the_numbers_behind_the_sentences(printed: Printed) -> None:
     assert [bound["gain"] for bound in tree["bounds"]] == sorted((b["gain"] for b in tree["bounds"]), reverse=True)
 
 
-def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> MethodCase:
-    return MethodCase(run, method, None, speedup, compared=True, difference=difference, by_design=False)
+def told_of(*races: RunFold) -> str:
+    methods = dict[str, Texts]()
+    for number, race in enumerate(races, 1):
+        for name in race.tallies:
+            methods.setdefault(name, Texts()).add(race, name, number)
+    return " ".join(" ".join(report(methods, ["x"] * len(races))).split())
 
 
 @pytest.mark.parametrize(
-    ("cases", "runs", "told"),
+    ("method", "told"),
     [
-        ([(1, "a"), (1, "b")], 1, "a, b"),
-        ([(1, "a"), (1, "b"), (3, "a"), (3, "b"), (4, "a"), (5, "a")], 6, "a on prompts 1, 3-5; b on prompts 1, 3"),
-        ([(1, "a"), (2, "a"), (2, "b")], 2, "a on both prompts; b on prompt 2"),
-        ([(1, "a"), (2, "a"), (3, "a")], 3, "a on all 3 prompts"),
+        ("hf", "hf does not show its draft, so only the method's time is known."),
+        ("linear", "linear has drafted nothing, or ran for fewer than 5 rounds."),
     ],
 )
-def test_places_are_written_shortly(cases: list[tuple[int, str]], runs: int, told: str) -> None:
-    assert places(tuple(case(*each) for each in cases), runs) == told
+def test_why_nothing_is_known_of_a_method_is_told(method: str, told: str) -> None:
+    assert told in told_of(RunFold(tallies={method: Tally()}))
 
 
-LONELY = case(1, "linear", None, None)
-
-
-@pytest.mark.parametrize(
-    ("cases", "told"),
-    [
-        *(
-            ([case(number, "linear", where) for number, where in enumerate(differences, 1)], told)
-            for differences, told in (
-                ([None, None], "same text as ar"),
-                ([None, 7], "its text differs from that of ar on prompt 2, first at token 7"),
-                ([3, 7], "its text differs from that of ar on both prompts, first at tokens 3, 7"),
-                ([9, 3, 7, 8], "its text differs from that of ar on all 4 prompts, first at token 3 or later"),
-            )
-        ),
-        ([case(1, "hf"), case(2, "hf")], "hf on both prompts: does not show its draft, so only the method's time is"),
-        (
-            [case(1, "linear"), case(2, "linear")],
-            "linear on both prompts: has drafted nothing, or ran for fewer than 5",
-        ),
-        ([LONELY], "linear - the speed-up is unknown: ar did not run beside it"),
-        (
-            [replace(LONELY, reason="machine busy")],
-            "linear - the speed-up is unknown: the machine was busy … linear: cannot be judged: the machine was busy, "
-            "so times do not measure the method.",
-        ),
-    ],
-    ids=lambda value: value[:60] if isinstance(value, str) else "",
-)
-def test_what_is_known_or_unknown_of_methods_is_told_with_the_prompts(cases: list[MethodCase], told: str) -> None:
-    said = " ".join(" ".join(report(cases, ["x"] * len(cases))).split())
-    assert all(part in said for part in told.split(" … "))
+def test_a_text_on_a_busy_machine_is_not_judged() -> None:
+    busy = raced({"linear": LIMITED["draft"], "ar": PLAIN})
+    busy = replace(busy, waited_s=1e3)
+    assert "linear cannot be judged: the machine was busy" in told_of(busy)
+    once, twice = (told_of(raced({"linear": LIMITED["draft"], "ar": PLAIN}), *more) for more in ((), (busy,)))
+    assert once.removeprefix("prompt 1: x") == twice.removeprefix("prompt 1: x prompt 2: x")
 
 
 @pytest.fixture(autouse=True)
