@@ -15,6 +15,7 @@ from decoder.draft.tree_size.drafted_round import (
     DraftedRound,
     LookupChildren,
     LookupGuess,
+    LookupPauses,
     ModelGuesses,
     acceptance_of_lookups,
     chain_gain,
@@ -22,7 +23,6 @@ from decoder.draft.tree_size.drafted_round import (
     most_worth,
 )
 from decoder.draft.tree_size.following_rounds import MOST_FOLLOWING, TIMED, FollowingRounds, path_limits
-from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 from decoder.tree_rules import TreeRule
 

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.noise import Estimate, Offsets
+from decoder.sampling.noise import Estimate, Offsets, gumbel_by_numpy, starts_on_host
 from decoder.sampling.ranking import Best
 from decoder.sampling.settings import Sampling
 
@@ -286,3 +286,10 @@ def in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
     # Right after a pass, a call of torch takes 15 us even if it changes nothing, so unneeded calls are avoided.
     rows = logits if logits.dtype is torch.float32 else logits.float()
     return rows if rows.stride(-1) == 1 else rows.contiguous()
+
+
+def gumbel_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> Float[Tensor, "N V"]:
+    """By the compiled library if there is one, since numpy's temporary arrays cost page faults."""
+    if found := library():
+        return gumbel_noise(found, starts_on_host(seed, positions), vocabulary)
+    return gumbel_by_numpy(seed, positions, vocabulary)

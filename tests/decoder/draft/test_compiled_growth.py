@@ -17,8 +17,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled.growth import Expectation
-from decoder.forward.compiled.library import PassStruct
-from decoder.forward.host_noise import gumbel_on_host
+from decoder.forward.compiled.library import PassStruct, gumbel_on_host
 from decoder.sampling.noise import DraftProbabilities, GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.tree import TokenTree

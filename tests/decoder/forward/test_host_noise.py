@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward import host_noise
-from decoder.forward.host_noise import gumbel_on_host
+from decoder.forward.compiled import library
+from decoder.forward.compiled.library import gumbel_on_host
 from decoder.sampling.noise import gumbel
 from tests import sampled_reference
 
@@ -33,5 +33,5 @@ def test_a_row_has_the_same_bits_alone_and_among_others() -> None:
 
 
 def test_without_a_library_numpy_computes_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_noise, "library", lambda: None)
+    monkeypatch.setattr(library, "library", lambda: None)
     assert gumbel_on_host(3, [5], 40)[0].tolist() == gumbel(3, [5], 40)[0].astype(np.float32).tolist()

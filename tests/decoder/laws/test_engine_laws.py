@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoder.forward.host_noise import gumbel_on_host
+from decoder.forward.compiled.library import gumbel_on_host
 from decoder.sampling.settings import Sampling
 from tests.decoder.laws.block_efficiency import efficiency
 from tests.decoder.laws.case import Case

@@ -12,13 +12,15 @@ from decoder.draft.tree_size.controller import DraftSource, TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.draft.tree_size.drafted_round import (
     DEEPEST,
+    SEARCH_S,
+    SEARCHED_EVERY,
     LookupGuess,
+    LookupPauses,
     ModelGuesses,
     acceptance_of_lookups,
     chain_gain,
     draft_adds,
 )
-from decoder.draft.tree_size.lookup_pauses import SEARCH_S, SEARCHED_EVERY, LookupPauses
 from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
 
 VERIFY = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1, 64: 5.5}

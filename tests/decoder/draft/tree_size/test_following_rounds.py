@@ -10,6 +10,7 @@ from decoder.draft.growth import Children, grow
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, RowCostCurve
+from decoder.draft.tree_size.drafted_round import LookupPauses
 from decoder.draft.tree_size.following_rounds import (
     FURTHER,
     MOST_FOLLOWING,
@@ -18,7 +19,6 @@ from decoder.draft.tree_size.following_rounds import (
     path_limits,
     within,
 )
-from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import MOST_CREDIT
 from decoder.methods.auto import Auto
 from decoder.tree import TokenTree
