@@ -29,7 +29,6 @@ from decoder.run.loading import TRIED
 from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
-from decoder.session.cuda_graph.operators import Operators
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -194,11 +193,6 @@ def text_of_host(engine: Engine, prompt: Sequence[int], limit: int) -> list[int]
     session = host_session(engine, prompt, limit, None)
     session.prefill()
     return text_of(rounds_of(session))
-
-
-def last(operators: Iterable[Operators]) -> Operators:
-    """The operators after the last trial."""
-    return list(operators)[-1]
 
 
 def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:

@@ -180,7 +180,7 @@ def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None
     plain = static_forward(tiny_models.engine("neox-strange", "bfloat16").pair.draft_model)
     form = Compiled(plain, by_torch)
     form.compile([2])
-    assert compared(plain, form, [2], GraphSlots(graphs=False)).right
+    assert compared(plain, form, [2], GraphSlots(graphs=False))
 
 
 # Kept forms
@@ -233,7 +233,7 @@ def slow(tiny_models: TinyModels) -> Engine:
     [
         (quick, "compiled {role}: takes {share} x the time of uncompiled passes, so it is kept", Compiled),
         (slower, "compiled {role}: takes {share} x the time of uncompiled passes, so it is not kept", Slow),
-        (off, "compiled {role}: not used, since its logits differ from those of uncompiled passes by 0.1%", Slow),
+        (off, "compiled {role}: not used, since its logits differ from those of uncompiled passes", Slow),
         (broken, "the {role} was not compiled: there is no triton", Slow),
     ],
 )

@@ -21,7 +21,7 @@ from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
 from decoder.run import loading
 from decoder.session.cuda_graph import operators, self_test, verify
-from decoder.session.cuda_graph.operators import PLAIN, KeptVerdict, Operators, VerdictFile
+from decoder.session.cuda_graph.operators import PLAIN, Operators, Verdict, VerdictFile
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import Played, graph_slots, play
 from tests.decoder.session.cuda_graph.matching import Devices
@@ -129,9 +129,7 @@ def test_the_next_start_uses_the_same_kernels_and_tries_none_but_tests_rounds_wi
     assert tested[-1:] == [CHOSEN]
     assert (starts.operators.kernels, starts.operators.verdicts) == (first.kernels, first.verdicts)
     assert [type(layer) for layer in starts.layers] == forms
-    assert str(starts.operators).startswith(
-        "kernels, tried at an earlier start: pack_tree, attention of the target, attention of the draft; "
-    )
+    assert str(starts.operators).startswith("kernels: pack_tree, attention of the target, attention of the draft; ")
     assert "; keep_level takes 1.50 x the time" in str(starts.operators)
     assert starts.engine.prepare() == ""
 
@@ -168,7 +166,7 @@ def test_rows_are_kept_too(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> N
     by_rows(monkeypatch, lambda rows, _: 0.5 if rows == 8 else 1.5)
     for _ in range(2):
         starts.start()
-        assert starts.operators.in_layers == dict.fromkeys(LAYERS, (8,))
+        assert [starts.operators.verdicts[name].rows for name in LAYERS] == [(8,)] * 2
     forms = starts.layers[0].forms
     assert {rows: form is forms[8] for rows, form in forms.items()} == {1: False, 8: True, 32: False, 64: False}
 
@@ -187,7 +185,7 @@ def test_rows_are_kept_too(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_a_damaged_or_foreign_file_counts_as_absent_and_is_replaced(tmp_path: Path, content: bytes) -> None:
-    kept, file = {"pack_tree": KeptVerdict("takes 0.50 x the time", used=True)}, VerdictFile(tmp_path, ("x",))
+    kept, file = {"pack_tree": Verdict("takes 0.50 x the time", used=True)}, VerdictFile(tmp_path, ("x",))
     file.write(kept)
     (path,) = tmp_path.iterdir()
     assert file.read() == kept

@@ -18,7 +18,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import DraftPart
-from decoder.session.cuda_graph.kernel_trial import Table, chosen_operators, kernels
+from decoder.session.cuda_graph.kernel_trial import Table, kernels
 from decoder.session.cuda_graph.kernels import verify_tree
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.static_shapes import BUCKETS, DEEPEST, bucket, levels
@@ -27,8 +27,8 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.laid_out import CHAIN, laid_out, some_choices, some_tree
-from tests.decoder.session.cuda_graph.matching import last, match, with_slots
-from tests.decoder.session.cuda_graph.stub_kernels import exactly
+from tests.decoder.session.cuda_graph.matching import match, with_slots
+from tests.decoder.session.cuda_graph.stub_kernels import exactly, tried_kernels
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 SLOTS = 512
@@ -151,5 +151,5 @@ def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dt
 def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: exactly(0.5))
     engine = with_slots(tiny_models.engine("neox"))
-    found = last(chosen_operators(engine.pair, graph_slots(engine), [RULES["best"]]))
-    assert found.kernels == tuple(kernels())
+    monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.layer_kernels", dict)
+    assert tried_kernels(engine.pair, graph_slots(engine), [RULES["best"]]).kernels == tuple(kernels())
