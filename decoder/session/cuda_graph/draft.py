@@ -351,16 +351,13 @@ class DraftOperators:
     pack_tree: Callable[[DeviceState, DraftLayout, DraftRule, Grown, Tensor], None] = pack_tree
 
 
-PLAIN = DraftOperators()
-
-
 def grow(
     part: Part,
     state: DeviceState,
     layout: DraftLayout,
     slots: int,
     verifier: DeviceVerifier,
-    operators: DraftOperators = PLAIN,
+    operators: DraftOperators,
 ) -> None:
     """Drafts a tree after the text, and writes it to the state. The growth rule uses probabilities from `verifier`."""
     first = layout.first

@@ -180,7 +180,7 @@ def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None
     plain = static_forward(tiny_models.engine("neox-strange", "bfloat16").pair.draft_model)
     form = Compiled(plain, by_torch)
     form.compile([2])
-    assert compared(plain, form, [2], GraphSlots(graphs=False))
+    assert compared(plain, form, [2], GraphSlots())
 
 
 # Kept forms
@@ -216,10 +216,6 @@ def broken(_: Any) -> Pass:
     raise ImportError("there is no triton\nand more about it")
 
 
-def of_the_draft_alone(function: Any) -> Pass:
-    return quick(function) if isinstance(function.__self__, Slow) else broken(function)
-
-
 @pytest.fixture
 def slow(tiny_models: TinyModels) -> Engine:
     engine = with_slots(tiny_models.engine("neox", "float64"))
@@ -253,13 +249,6 @@ def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypat
     monkeypatch.setattr(contest, "refusal", lambda *_: wrong)
     assert told(slow, quick)[-1] == f"compiled passes are not used: {wrong}"
     assert forms(slow) == [Slow, Slow]
-
-
-def test_a_draft_alone_may_be_kept(slow: Engine) -> None:
-    graph_slots(slow).forms[slow.pair.target] = static_forward(slow.pair.target)
-    told(slow, of_the_draft_alone)
-    assert forms(slow) == [Compiled, NativeModel]
-    match(slow, [1, 2, 3, 4], 20, RULES)
 
 
 def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(
@@ -402,15 +391,6 @@ def test_the_passes_of_the_pair_that_decodes_are_compiled_and_nothing_unasked(
     assert wanted == Passes((2,), (1, 8))
     assert engine.pair.draft_model.name.endswith("(random head)") is (kind == "random draft")
     assert makers["random weights"](compiled=False, exact=True).exact
-
-
-@pytest.mark.parametrize("kind", ["saved", "random draft"])
-def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    makers: dict[str, Callable[..., Engine]], asked: list[Asked], kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
-    assert graph_slots(makers[kind]()).refused == "it waits for the host"
-    assert not asked
 
 
 @KINDS

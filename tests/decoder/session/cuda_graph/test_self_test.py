@@ -122,7 +122,7 @@ def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nmore about it")
 
-    monkeypatch.setattr(GraphSlot, "verification", fail)
+    monkeypatch.setattr(GraphSlot, "work", fail)
     assert refused(engine) == "operation not permitted when stream is capturing"
 
 

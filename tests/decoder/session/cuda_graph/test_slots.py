@@ -96,8 +96,7 @@ def test_a_seat_has_room_for_both_models_rows(devices: Devices) -> None:
 
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(devices: Devices) -> None:
-    engine = devices.recorded("long", "float32")
-    graph_slots(engine).graphs = False
+    engine = devices.plain("long", "float32")
     session = begun(engine, [1, 2, 3], 20, WIDE)
     session.step(())
     session.close()
@@ -159,7 +158,8 @@ def test_other_models_do_not_take_each_other_s_seats_and_their_forwards_are_look
     llama = replace(devices.recorded("llama"), slots=graph_slots(neox))
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
         match(pair, devices.prompt(name), 12, Linear(2))
-    assert [len(kinds) for kinds in graph_slots(neox)._capturable.values()] == [2, 2]
+    (slot,) = graph_slots(neox)._free
+    assert len(slot._capturable) == 2
 
 
 def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
@@ -170,8 +170,8 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     monkeypatch.setattr(slot, "mark", lambda: SimpleNamespace(wait=lambda: log.append("wait")))
     monkeypatch.setattr(slots, "tried", lambda *_: log.append("try"))
     monkeypatch.setattr(slots, "captured", lambda *_: log.append("capture"))
-    slot.verification(1, 3, 0)
-    slot.verification(1, 3, 0)
+    slot.work((1, 0), 3)
+    slot.work((1, 0), 3)
     assert log == ["wait", "try", "capture", "wait"]
 
 
@@ -367,15 +367,15 @@ def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
     session = devices.begun(devices.plain(dtype="float32"), Linear(), 60)
     session.step(())
     for owner, name in (
-        (GraphSlot, "drafting"),
-        (GraphSlot, "verification"),
+        (PendingRounds, "draft"),
+        (PendingRounds, "verification"),
         (Mailbox, "receive"),
         (session_module, "learnt"),
         (TokenTree, "of"),
     ):
         noted(monkeypatch, owner, name, log)
     session.step(())
-    assert log == ["drafting", "receive", "verification", "of", "learnt"]
+    assert log == ["draft", "receive", "verification", "of", "learnt"]
 
 
 def test_a_verification_whose_tree_is_drafted_again_leaves_no_trace(devices: Devices) -> None:
@@ -401,7 +401,7 @@ def test_device_work_between_rounds_counts_as_decode_time(monkeypatch: pytest.Mo
         mark=lambda: SimpleNamespace(at_s=now[0], seconds_since=lambda _: 5.0),
         mailbox=SimpleNamespace(send=lambda _: None, receive=lambda _: now.__setitem__(0, now[0] + 1.0)),
         state=SimpleNamespace(report=None),
-        verification=lambda *_: lambda: None,
+        work=lambda *_: lambda: None,
     )
     pending = PendingRounds(cast("GraphSlot", slot))
     begun_s = pending.clock.resume()
