@@ -9,6 +9,7 @@ the plain function is used, and the reason is recorded.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -166,12 +167,22 @@ class Rehearsal:
             return self.draft
         return self.verification if hasattr(VerificationOperators, name) else self.truncation
 
-    def results(self, operators: Operators) -> list[Tensor]:
-        """All results of a draft, its verification and truncation; then restores the state for the next call."""
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Restores the state afterwards, so that each kernel is tried on the same inputs."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
+        try:
+            yield
+        finally:
+            restore()
+            for side, store in zip((self._target, self._draft), stores, strict=True):
+                side.store.copy_(store)
+
+    def results(self, operators: Operators) -> list[Tensor]:
+        """All results of a draft, its verification and truncation."""
         for form in self._forms:
             form.biases.clear()
-        try:
+        with self.kept():
             self.draft(operators)
             # The lines of columns without a node are undefined.
             tree = torch.where(self._state.nodes[LEVEL] > 0, self._state.nodes, 0)
@@ -182,10 +193,6 @@ class Rehearsal:
             biases = [bias for form in self._forms for bias in form.biases]
             tree_lines = [tree[:LOGPROB], tree[LOGPROB:].view(torch.float64)]
             return [*tree_lines, *(tensor.clone() for tensor in changed), *biases, *self._excluded(operators)]
-        finally:
-            restore()
-            for side, store in zip((self._target, self._draft), stores, strict=True):
-                side.store.copy_(store)
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
@@ -303,8 +310,9 @@ def _in_rounds(
     device, shares = examples[0][1][0].device, list[Share]()
     for example, _ in examples:
         work = example.part(name)
-        tested, plain = (graph_slots.repeatable(partial(work, used), device) for used in (operators, PLAIN))
-        shares.append(relative_time(tested, plain, device))
+        with example.kept():
+            tested, plain = (graph_slots.repeatable(partial(work, used), device) for used in (operators, PLAIN))
+            shares.append(relative_time(tested, plain, device))
     return Verdict(f"takes {_slowest(shares):.2f} x the time", _used(shares))
 
 

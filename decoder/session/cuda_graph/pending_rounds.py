@@ -60,7 +60,6 @@ class PendingRounds:
     """One session's drafts and verifications on the device; copies their reports to the host."""
 
     def __init__(self, slot: GraphSlot) -> None:
-        self.waits = 0
         self.clock = TextClock()
         self._slot = slot
         self._queued: list[PendingRound] = []
@@ -88,7 +87,6 @@ class PendingRounds:
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
         """Waits for a report and all work before it; the array is valid until the next copy is queued."""
-        self.waits += 1
         numbers = self._slot.mailbox.receive(arrival)
         for pending in self._reported:
             self._device_s = max(self._device_s, pending.queued_s) + pending.seconds

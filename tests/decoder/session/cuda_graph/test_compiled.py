@@ -36,12 +36,12 @@ from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from decoder.system.device import without_gradients
-from decoder.tree_rules import Rules, tree_rule
+from decoder.tree_rules import tree_rule
 from dynatui.lab.bench import job, shapes
-from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
+from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.shapes import Size
 from tests import tiny
-from tests.decoder.makers import PROMPT, TinyModels, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import (
     METHODS,
@@ -416,29 +416,6 @@ def test_a_cpu_and_exact_passes_are_refused_before_anything_is_read(
     monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
     with pytest.raises(ConfigError, match=line):
         makers[kind](**given)
-
-
-def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Asked]) -> None:
-    pair = tiny_models.pair("neox")
-    rules: tuple[Rules, ...] = (DynaTree(), Linear(2), Linear(9), Fixed(2, 2))
-    texts = OnTexts(
-        prompts=(PROMPT,),
-        config=RunConfig(max_new_tokens=4),
-        methods=("dynatree", "linear", "fixed"),
-        settings={
-            "dynatree": {"": DynaTree()},
-            "linear": {"2": Linear(2), "9": Linear(9)},
-            "fixed": {"2x2": Fixed(2, 2)},
-        },
-        target=str(pair.target),
-        draft=str(pair.draft),
-        device="cpu",
-        dtype="float32",
-        compiled=True,
-    )
-    with pytest.raises(LoadedError):
-        measure_texts(texts, lambda _: None)
-    assert [listed for _, listed in asked] == [passes((None, *(each.rule() for each in rules)))]
 
 
 @pytest.mark.parametrize("kind", ["random draft", "random weights"])

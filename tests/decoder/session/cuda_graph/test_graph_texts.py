@@ -98,7 +98,6 @@ def played(
     session, found = devices.begun(engine, WIDE, limit, sizes), list[Outcome]()
     while not found or not found[-1].finished:
         found.append(session.step(tuple(turns) if len(found) > 3 else ()))
-    assert session.waits == len(found) or turns
     return found
 
 
