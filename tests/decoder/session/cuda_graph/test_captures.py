@@ -43,7 +43,6 @@ from tests.decoder.session.cuda_graph.matching import (
 )
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-from tests.fake_cuda.recording import record
 from tests.fake_cuda.tensors import CUDA, CudaError, Device
 from tests.heads import name
 
@@ -389,28 +388,4 @@ def captured(graph: torch.cuda.CUDAGraph | None = None) -> torch.cuda.graph:
     return torch.cuda.graph(graph or torch.cuda.CUDAGraph())
 
 
-def test_a_graph_replays_operators_and_no_python() -> None:
-    with fake_cuda() as device:
-        total, graph, called = torch.zeros((), device="cuda"), torch.cuda.CUDAGraph(), list[str]()
-        with captured(graph):
-            called.append("work")
-            total.add_(2)
-        assert float(total) == 0
-        graph.replay()
-        graph.replay()
-        assert float(total) == 4
-    assert called == ["work"]
-    assert [launch.name for launch in device.graphs[0].launches] == ["add_"]
-
-
 # Records
-
-
-def test_a_record_repeats_operations_on_the_tensors_that_were_there_and_changes_nothing_before() -> None:
-    total, step = torch.zeros(3), torch.ones(3)
-    repeated = record(lambda: total.add_(step * 2)[1:].mul_(-1).neg_())
-    assert total.tolist() == [0, 0, 0]
-    step.fill_(5)
-    repeated()
-    repeated()
-    assert total.tolist() == [20, 20, 20]

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.analysis.metrics import fold
 from decoder.draft.tree_size.plan import TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
@@ -293,16 +292,6 @@ def test_the_graphs_of_a_method_are_captured_before_its_first_round(
     assert captured["dynatree"] < captured["ar"] == records(loaded)
     assert [words for words in told if words][-1] == "CUDA graphs: 1 of 1 captured"
     assert "CUDA graphs: 3 of 5 captured" in told
-
-
-def test_figures_know_all_parts_of_a_round(devices: Devices) -> None:
-    for figures in fold(run_of(devices.plain(dtype="float32"), ("dynatree", "ar"), 40)).figures().values():
-        assert figures.draft_s is not None
-        assert figures.verify_s
-        assert figures.commit_s == 0
-        assert figures.host_s is not None
-        assert figures.host_s >= 0
-        assert figures.target_forwards == figures.rounds
 
 
 @pytest.mark.parametrize("stops", [True, False], ids=["is stopped", "nobody reads to its end"])

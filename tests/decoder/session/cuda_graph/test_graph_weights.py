@@ -127,20 +127,6 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights_and_what_needs
     assert loaded(engine) == [False, False]
 
 
-def test_a_family_without_a_native_model_runs_by_its_module_and_holds_it(
-    fresh: Fresh, greedy: Callable[..., list[int]]
-) -> None:
-    pair = fresh("qwen3")
-    held = [model.hf.loaded for model in models(pair)]
-    assert briefly_prepared(pair) is None
-    forms = [graph_slots(pair).forward(model) for model in models(pair)]
-    assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no native implementation"] * 2
-    for model in models(pair):
-        model.slim()
-    assert [model.hf.loaded for model in models(pair)] == held
-    assert texts(pair, ("ar", "alg1"))["alg1"] == greedy("qwen3")
-
-
 def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
     module = tiny.build(tiny.FAMILIES["neox"](), seed=1)
     model = LanguageModel.of_module(module, "tiny")

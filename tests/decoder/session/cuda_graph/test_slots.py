@@ -31,7 +31,7 @@ from decoder.system.device import Graphs, Mailbox, without_gradients
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.verify.verifier import GreedyVerifier
-from tests.decoder.makers import graph_slots, with_pair
+from tests.decoder.makers import graph_slots
 from tests.decoder.session.cuda_graph.matching import (
     METHODS,
     WIDE,
@@ -221,25 +221,6 @@ def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
 # Captures in idle time
 
 
-@pytest.mark.parametrize("rules", [None, DynaTree()], ids=str)
-def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
-    devices: Devices, rules: Rules | None
-) -> None:
-    pair = devices.recorded("long")
-    session = begun(pair, [7 * place % 260 for place in range(150)], 140, rules)
-    fresh, finished = list[int](), None
-    while not finished:
-        before = records(pair)
-        finished = session.step(()).finished
-        if len(session.text) > 180:  # every size of a round has been used by then
-            fresh.append(records(pair) - before)
-        while session.prepare():
-            pass
-    assert [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]  # what it has grown into
-    assert len(fresh) > 20
-    assert sum(fresh) == 0
-
-
 def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(devices: Devices) -> None:
     pair = devices.recorded("long")
     session = begun(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
@@ -324,28 +305,6 @@ def test_stages_are_told_in_their_order_with_what_is_known_by_then_and_time_that
         nodes = len(outcome.tree)
         assert told[-2:] == [("drafted", nodes, 0), ("verified", nodes, len(outcome.committed))]
         assert 0 < outcome.round_s < 500
-
-
-@pytest.mark.parametrize("limit", [1, 5, 12])
-def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    asked = noted(monkeypatch, PendingRounds, "verification", [])
-    session = devices.begun(devices.plain(dtype="float32"), None, limit)
-    for _ in range(limit):
-        session.step(())
-    assert len(asked) == limit
-
-
-def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drafts = noted(monkeypatch, PendingRounds, "draft", [])
-    ending = with_pair(devices.plain(), eos=frozenset({devices.generated(12)[-1]}))
-    rounds = rounds_of(devices.begun(ending, Linear(3), 100))
-    assert rounds[-1].finished == "eos"
-    assert len(drafts) == len(rounds) + 1
-    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * len(drafts)
 
 
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(devices: Devices) -> None:

@@ -106,14 +106,6 @@ def test_of_equal_logits_the_lower_ids_come_first_in_one_part_and_over_several(c
 
 
 @SMALL_PARTS
-def test_impossible_tokens_are_chosen_once_each_and_last() -> None:
-    logits = torch.full((2, 40), -torch.inf)
-    logits[0, [20, 37]] = torch.tensor([1.0, 2.0])
-    logits[1, 3] = 0.5
-    assert check(logits, 4).tolist() == [[37, 20, 0, 1], [3, 0, 1, 2]]
-
-
-@SMALL_PARTS
 @pytest.mark.filterwarnings("ignore:invalid value")
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("place", [0, 19, 39])
@@ -318,15 +310,6 @@ def test_each_program_reads_all_nodes_in_as_many_blocks_as_is_said() -> None:
     assert len(of_candidates) == -(-count // pack_tree.RANKED) * (1 + choosing)
     scanning = 2 * -(-count // pack_tree.SCANNED)
     assert len(of_rows) == -(-PLACES // pack_tree.WRITTEN) * (1 + writing - scanning)
-
-
-@pytest.mark.usefixtures("_large_blocks")
-def test_a_draft_without_nodes_is_its_root_alone() -> None:
-    layout = layout_of(Linear(3))
-    nothing = grown(layout, 1)
-    nothing.lines[1].view(torch.float64).fill_(-torch.inf)
-    state = written(pack_tree.pack_tree, Linear(3), layout, nothing, layout.every_depth - 9)
-    assert len(drafted(state.report.numpy(), 3)) == 1
 
 
 # Verifications
