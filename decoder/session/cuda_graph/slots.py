@@ -19,7 +19,7 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
+from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
@@ -257,8 +257,11 @@ def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    causal = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
-    return visibility(torch.full((), first, device=store.device), causal, padded(first + rows), store.dtype)
+    """Attention bias of rows in the slots from `first` on; a row attends to its own slot and to all slots before it."""
+    slots, own = (torch.arange(count, device=store.device) for count in (padded(first + rows), rows))
+    hidden = slots > first + own[:, None]
+    bias = torch.zeros(hidden.shape, dtype=store.dtype, device=store.device)
+    return bias.masked_fill_(hidden, torch.finfo(store.dtype).min)
 
 
 @dataclass

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from decoder.draft.model_drafter import best_children
 from decoder.forward.layer_kinds import Windows
-from decoder.forward.static.static_forward import visibility
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
@@ -157,20 +156,6 @@ def test_a_vocabulary_is_divided_where_all_that_is_searched_takes_one_kernel(voc
         assert count <= number < WHOLE
         assert 0 <= rest < PART
         assert count * PART + rest < WHOLE
-
-
-@pytest.mark.parametrize("start", [0, 1, 3, 9])
-def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
-    seen = torch.tensor([[True, False, False], [True, True, False], [False, False, True]])
-    bias = visibility(torch.tensor(start), seen, 12, torch.float16)
-    visible = bias == 0
-    assert bias[~visible].unique().tolist() in ([], [torch.finfo(torch.float16).min])
-    for row in range(3):
-        expected = [
-            column < start or column == 0 or (column - start < 3 and bool(seen[row, column - start]))
-            for column in range(12)
-        ]
-        assert visible[row].tolist() == expected
 
 
 # Acceptance

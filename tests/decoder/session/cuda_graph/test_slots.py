@@ -96,7 +96,7 @@ def test_a_seat_has_room_for_both_models_rows(devices: Devices) -> None:
 
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(devices: Devices) -> None:
-    engine = devices.plain("long", "float32")
+    engine = devices.recorded("long", "float32")
     session = begun(engine, [1, 2, 3], 20, WIDE)
     session.step(())
     session.close()
@@ -147,8 +147,8 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     asked = list[str]()
     noted(monkeypatch, slots, "refuse_waits", asked)
     pair = devices.recorded()
-    for session in [devices.begun(pair, WIDE, 40, controller) for controller in [RandomSizes(3)] * 2]:
-        rounds_of(session)
+    for controller in [RandomSizes(3)] * 2:
+        rounds_of(devices.begun(pair, WIDE, 40, controller))
     assert records(pair) > 10
     assert len(asked) == 3  # a draft, a verification, a plain round
 

@@ -12,9 +12,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from decoder.forward.families.model import Heads, LayerSlots, Pass, attended, gelu
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
-from decoder.forward.static.static_forward import visibility
 from decoder.system.device import Multiprocessors
-from tests.triton_tools import interpreted
+from tests.triton_tools import interpreted, tree_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -85,7 +84,7 @@ def drawn(
         normal(1, 2, heads.heads, capacity, heads.width),
         torch.complex(angles.cos().to(turns), angles.sin().to(turns)),
         torch.arange(before, end),
-        visibility(torch.tensor(text), seen, capacity - BEYOND, dtype),
+        tree_mask(text, seen, capacity - BEYOND, dtype),
     )
 
 
