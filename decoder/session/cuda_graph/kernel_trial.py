@@ -311,6 +311,7 @@ def _in_rounds(
     for example, _ in examples:
         work = example.part(name)
         with example.kept():
+            example.draft(PLAIN)  # a tree to verify
             tested, plain = (graph_slots.repeatable(partial(work, used), device) for used in (operators, PLAIN))
             shares.append(relative_time(tested, plain, device))
     return Verdict(f"takes {_slowest(shares):.2f} x the time", _used(shares))

@@ -13,10 +13,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
-from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import Heads, RotationMatrices, rotate_heads
 from decoder.forward.families.native import NativeModel, aligned
-from decoder.forward.families.registry import FIXED, NEOX, reading_bytes, weight_bytes
+from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.hf_module import HfModule, OnDemand
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
@@ -30,7 +29,6 @@ from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests import tiny
 from tests.decoder.family_models import MODELS, laid_out_anew, made, static_of
-from tests.decoder.live_tensors import Live
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.random_trees import errors, path
 from tests.fake_cuda.driver import fake_cuda
@@ -264,22 +262,6 @@ def test_graphs_run_by_the_form_that_a_model_was_loaded_in(loaded: Pair, monkeyp
         assert isinstance(form, NativeModel)
         assert static_in_place(model) is form
         assert model.runs_by is form
-
-
-@ELSEWHERE
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    config = tiny.FAMILIES[family](hidden_size=64, num_hidden_layers=16, intermediate_size=256)
-    tiny.build(config, seed=1).save_pretrained(tmp_path)
-    with Live() as live:
-        model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, NativeModel)
-    look = Architecture.of(config)
-    whole = weight_bytes(look, dtype)
-    assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
-    assert reading_bytes(look, dtype) < whole / 2
-    assert live.bytes < 1.1 * whole
 
 
 def test_a_form_that_is_exact_on_a_device_is_that_of_the_module_and_no_other_is_held(
