@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -26,6 +27,14 @@ from triton.runtime.jit import JITFunction, mangle_type
 SHARED_LIMITS = {80: 163 << 10, 90: 227 << 10, 100: 227 << 10}
 """Largest shared memory of a block in bytes by compute capability (CUDA C++ Programming Guide, technical
 specifications): A100; H100 and H200; B200."""
+
+
+def tree_mask(text: int, seen: Tensor, slots: int, dtype: torch.dtype) -> Tensor:
+    """Attention bias of rows over `slots` slots: rows see the text's slots, and those after it that `seen` marks."""
+    visible = torch.zeros((len(seen), slots), dtype=torch.bool)
+    visible[:, : max(1, text)] = True
+    visible[:, text : text + seen.shape[1]] |= seen
+    return torch.zeros(visible.shape, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
 @contextmanager

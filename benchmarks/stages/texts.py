@@ -32,7 +32,7 @@ def race(
     size = work.setting.inflated if inflated else None
     engine = load_pair(*names, device="cuda", dtype=dtype, inflate=size, kernels=work.kernels, report=work.report)
     path = decoding_path(engine)
-    verdicts = dict(engine.slots.operators.verdicts) if engine.slots else {}
+    verdicts = {name: found.words for name, found in engine.slots.operators.verdicts.items()} if engine.slots else {}
     work.note(f"rounds by {path.name}: {path.reason}", path=path.name, verdicts=verdicts)
     on_cpu = load_pair(device="cpu", dtype="float32")
     prompts = load.embedded()[: work.setting.prompts]

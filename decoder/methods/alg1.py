@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> "Session":
-    from decoder.session.algorithm1 import Algorithm1Session
+    from decoder.session.host import Algorithm1Session
 
     noise = engine.gumbel_noise()
     return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, rules, noise, engine.draft_probabilities(noise))

@@ -10,6 +10,7 @@ import copy
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -34,10 +35,9 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
     def __init__(self) -> None:
         self.stopping = False
-        self.burst: list[int] | None = None
-        self.error: BaseException | None = None
         self.requests = threading.Semaphore(0)
-        self.answers = threading.Semaphore(0)
+        self.answers: SimpleQueue[list[int] | BaseException | None] = SimpleQueue()
+        """A burst; or, when `generate` has ended, None or the error that ended it."""
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
@@ -45,8 +45,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         if not self._prompt_seen:
             self._prompt_seen = True
             return
-        self.burst = value.flatten().tolist()
-        self.answers.release()
+        self.answers.put(value.flatten().tolist())
         self.requests.acquire()
 
     def end(self) -> None:
@@ -59,12 +58,11 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
     def next(self) -> list[int] | None:
         """Returns the next burst, or None if `generate` has ended. Raises the error that ended `generate`."""
-        self.burst = None
         self.requests.release()
-        self.answers.acquire()
-        if self.error is not None:
-            raise self.error
-        return self.burst
+        answer = self.answers.get()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
@@ -142,13 +140,14 @@ class AssistedSession(Session):
             self._thread.join(CLOSE_TIMEOUT_S)
 
     def _generate(self) -> None:
+        ended: BaseException | None = None
         self._bursts.requests.acquire()
         try:
             if not self._bursts.stopping:
                 self._run()
         except BaseException as error:  # noqa: BLE001 - the engine's thread receives the error and raises it
-            self._bursts.error = error
-        self._bursts.answers.release()
+            ended = error
+        self._bursts.answers.put(ended)
 
     def _run(self) -> None:
         pair = self._pair

@@ -7,8 +7,7 @@ caller owns; its rows are called slots. If the bias has M columns, attention rea
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
@@ -102,20 +101,3 @@ def _lacks(model: "LanguageModel", source: ModelWeights | None, *, beside: bool)
 @without_gradients()
 def _read(model: "LanguageModel", source: ModelWeights) -> NativeModel:
     return native_model(source, model.dtype, model.context)
-
-
-def visibility(
-    start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
-) -> Float[Tensor, "N S"]:
-    """Attention bias of N rows: visible are the slots before `start`, and the slots from `start` on marked in `seen`.
-
-    Slot 0 is always visible, since a padded row without visible slots would compute NaN; slot 0 holds text.
-    """
-    columns = torch.arange(slots, device=start.device)
-    visible = ((columns < start) | (columns == 0))[None]
-    if seen is not None:
-        places = columns - start
-        inside = (places >= 0) & (places < seen.shape[1])
-        visible = visible | (seen.index_select(1, places.clamp(0, seen.shape[1] - 1)) & inside)
-    bias = torch.zeros(visible.shape, dtype=dtype, device=start.device)
-    return bias.masked_fill_(~visible, torch.finfo(dtype).min)

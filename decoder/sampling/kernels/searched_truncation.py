@@ -25,19 +25,17 @@ LAST = tl.constexpr(2**31 - 1)
 """Largest code, and the bits of a code without its sign."""
 
 
-def row_passes(code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """How often the kernel reads a row whose logits have `code_bits` bits. `listed` is true if the lists contain the
-    results of all searches.
+def row_passes(*, top_k: bool, top_p: bool) -> int:
+    """How often the kernel reads a usual row, whose lists contain the results of all searches."""
+    return 2 + (top_p and not top_k)
+
+
+def blocks(vocabulary: int, code_bits: int, *, top_k: bool, top_p: bool) -> int:
+    """Number of blocks, of a usual row and of its lists, that a program reads one after the other; logits have
+    `code_bits` bits.
     """
-    total = top_p and not (top_k and listed)
-    return 2 + total + (0 if listed else (top_k + top_p) * code_bits // 2)
-
-
-def blocks(vocabulary: int, code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """Number of blocks, of the row and of its lists, that a program reads one after the other; see `row_passes`."""
-    of_lists = (top_k + top_p) * code_bits // 2 + (top_k and top_p and listed)
-    of_row = row_passes(code_bits, top_k=top_k, top_p=top_p, listed=listed)
-    return BEST * of_lists + -(-vocabulary // BLOCK) * of_row
+    of_lists = (top_k + top_p) * code_bits // 2 + (top_k and top_p)
+    return BEST * of_lists + -(-vocabulary // BLOCK) * row_passes(top_k=top_k, top_p=top_p)
 
 
 @triton.jit

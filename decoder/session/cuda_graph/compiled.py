@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.errors import first_line
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
@@ -73,7 +74,13 @@ class Compiled:
                 inputs = example(self, rows, length)
                 dynamo.mark_dynamic(inputs[0], 3)
                 dynamo.mark_dynamic(inputs[-1], 1)
-                with without_gradients(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
+                # The compiler's warnings are irrelevant: a compiled form is judged only by its time and its logits.
+                with (
+                    warnings.catch_warnings(action="ignore"),
+                    without_gradients(),
+                    dynamo.config.patch(limits),
+                    torch.compiler.set_stance(stance),
+                ):
                     self._pass(*inputs)
             self._sizes.add(rows)
 
@@ -90,46 +97,33 @@ def compile_pair(
     pass are compiled and timed first, the others only if these two are faster. If rounds with compiled passes write
     another text than rounds on the host, both models keep their uncompiled forms.
     """
-    before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
-    _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
-    _compile("target", pair.target, graph_slots, passes.target, report, compile_pass)
+    sizes = {pair.draft_model: ("draft", passes.draft), pair.target: ("target", passes.target)}
+    before = {model: graph_slots.forward(model) for model in sizes}
+    for model, (role, rows) in sizes.items():
+        if rows:
+            report(f"compiling the {role}")
+            try:
+                report(f"compiled {role}: {_compile(model, graph_slots, rows, compile_pass)}")
+            except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, without effect on texts
+                report(f"the {role} was not compiled: {first_line(error)}")
     if all(graph_slots.forward(model) is form for model, form in before.items()):
         return
     refused = refusal(pair, graph_slots, tried)
     if refused:
-        for model, form in before.items():
-            graph_slots.forms[model] = form
+        graph_slots.forms.update(before)
         report(f"compiled passes are not used: {refused}")
 
 
-def _compile(
-    role: str,
-    model: LanguageModel,
-    graph_slots: GraphSlots,
-    sizes: Sequence[int],
-    report: Report,
-    compile_pass: Compile,
-) -> None:
-    if not sizes:
-        return
-    tried = sorted({min(sizes), max(sizes)})
-    plain = graph_slots.forward(model)
-    report(f"compiling the {role}")
-    try:
-        form = Compiled(plain, compile_pass)
-        _quietly(form, tried)
-        result = compared(plain, form, tried, graph_slots)
-        if result.pays:
-            _quietly(form, sizes)
-            graph_slots.forms[model] = form
-        report(f"compiled {role}: {result}")
-    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, without effect on texts
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        report(f"the {role} was not compiled: {reason}")
-
-
-def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
-    with warnings.catch_warnings():
-        # The compiler's warnings are irrelevant, since a compiled form is judged only by its time and its logits.
-        warnings.simplefilter("ignore")
+def _compile(model: LanguageModel, graph_slots: GraphSlots, sizes: Sequence[int], compile_pass: Compile) -> str:
+    """Compiles the passes of one model; returns the verdict in words."""
+    plain, timed = graph_slots.forward(model), sorted({min(sizes), max(sizes)})
+    form = Compiled(plain, compile_pass)
+    form.compile(timed)
+    share = compared(plain, form, timed, graph_slots)
+    if share is None:
+        return "not used, since its logits differ from those of uncompiled passes"
+    if share.pays:
         form.compile(sizes)
+        graph_slots.forms[model] = form
+    kept = "kept" if share.pays else "not kept"
+    return f"takes {share.median:.2f} x the time of uncompiled passes, so it is {kept}"

@@ -9,7 +9,7 @@ root is row 0) stay in cache slot `length` - 1 + r of a draft model, or in cache
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -30,16 +30,11 @@ of similar size: for the best parts of PART tokens, then for the best tokens in 
 """
 
 
-class LevelPasses(Protocol):
-    """The forward passes of one draft; tokens and logits have the target's token ids."""
-
-    def __call__(
-        self, tokens: Int[Tensor, "N"], rows: slice, parents: Int[Tensor, "N"] | None, bias: Float[Tensor, "N M"]
-    ) -> Float[Tensor, "W V"]:
-        """Logits of one level. `rows` is the level's range among the rows of all passes; `parents` are indices of rows
-        within the level above. If `parents` is None, `tokens` are the text's last tokens, and the logits are those
-        after the last of them.
-        """
+LevelPasses = Callable[[Int[Tensor, "N"], slice, Int[Tensor, "N"] | None, Float[Tensor, "N M"]], Float[Tensor, "W V"]]
+"""The forward passes of one draft: (tokens, rows, parents, bias) -> logits of one level; tokens and logits have the
+target's token ids. `rows` is the level's range among the rows of all passes; `parents` are indices of rows within the
+level above. If `parents` is None, `tokens` are the text's last tokens, and the logits are those after the last of them.
+"""
 
 
 class Part(ABC):
@@ -351,16 +346,13 @@ class DraftOperators:
     pack_tree: Callable[[DeviceState, DraftLayout, DraftRule, Grown, Tensor], None] = pack_tree
 
 
-PLAIN = DraftOperators()
-
-
 def grow(
     part: Part,
     state: DeviceState,
     layout: DraftLayout,
     slots: int,
     verifier: DeviceVerifier,
-    operators: DraftOperators = PLAIN,
+    operators: DraftOperators,
 ) -> None:
     """Drafts a tree after the text, and writes it to the state. The growth rule uses probabilities from `verifier`."""
     first = layout.first

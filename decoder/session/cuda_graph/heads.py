@@ -87,26 +87,17 @@ class HeadPart(Part):
         """Nothing moves: drafted rows are dropped."""
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
-        return _HeadPasses(self, places, slots)
+        """The first rows read the target's states, all other rows read their parents' outputs."""
+        form, rotation = self.forward, self.forward.rotation(places)
+        hidden = form.head.fused(self.states.index_select(0, places[: self.first]))
 
+        def logits(tokens: Tensor, rows: slice, parents: Tensor | None, bias: Tensor) -> Tensor:
+            nonlocal hidden
+            given = hidden if parents is None else hidden.index_select(0, parents)
+            outputs = form.outputs(self.store, tokens, given, rotation[:, rows], slots[rows], bias)
+            if parents is None:
+                outputs = outputs[-1:]
+            hidden = form.head.carried(outputs)
+            return form.head.logits(outputs)
 
-class _HeadPasses:
-    """Passes of a head: the first rows read the target's states, all other rows read their parents' outputs."""
-
-    def __init__(self, part: HeadPart, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> None:
-        self._part = part
-        self._rotation = part.forward.rotation(places)
-        self._slots = slots
-        self._hidden = part.forward.head.fused(part.states.index_select(0, places[: part.first]))
-        """Hidden inputs of the first rows; after a pass, the hidden inputs of the children of each row with logits."""
-
-    def __call__(
-        self, tokens: Int[Tensor, "N"], rows: slice, parents: Int[Tensor, "N"] | None, bias: Float[Tensor, "N M"]
-    ) -> Float[Tensor, "W V"]:
-        form, part = self._part.forward, self._part
-        hidden = self._hidden if parents is None else self._hidden.index_select(0, parents)
-        outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)
-        if parents is None:
-            outputs = outputs[-1:]
-        self._hidden = form.head.carried(outputs)
-        return form.head.logits(outputs)
+        return logits

@@ -4,11 +4,14 @@ The trial runs drafts and verifications of the pair's sizes without the models: 
 is used if it leaves the same state as the plain function and if, in CUDA graphs, it is faster for at least one size and
 slower for no size. A kernel of the models' layers is tried in whole passes, after a short and a long text, and is used
 for the numbers of rows at which it makes passes faster. If anything fails, for example because triton is not installed,
-the plain function is used, and the reason is recorded. The trial is an iterator; each step tries one kernel.
+the plain function is used, and the reason is recorded.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,9 +26,9 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftLayout, DraftOperators, DraftPart, grow
-from decoder.session.cuda_graph.operators import PLAIN, KeptVerdict, Operators, part_of
+from decoder.session.cuda_graph.operators import PLAIN, Operators, Verdict, part_of
 from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, Share, compared, relative_time
-from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
     DEEPEST,
@@ -52,7 +55,6 @@ LENGTH = 100
 """Length of the text before each draft, in tokens."""
 ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
 """Numbers of rows of the passes in which kernels of layers are tried."""
-NOTHING: Mapping[str, KeptVerdict] = {}
 STATES = 64
 """Number of rows of the table that replaces a model (see `Table`)."""
 
@@ -135,7 +137,7 @@ class Rehearsal:
         numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in TRUNCATIONS]
         truncations: Float[Tensor, "N 3"] = torch.tensor(numbers, dtype=torch.float64, device=device)
         self._truncated = [
-            (_of_as_many(form.logits, rows), _of_as_many(truncations, rows))
+            (_repeated(form.logits, rows), _repeated(truncations, rows))
             for form, rows in zip(self._forms, (self._nodes, max(size.widths)), strict=True)
         ]
         self._target, self._draft = (
@@ -152,16 +154,35 @@ class Rehearsal:
         sizes = self._nodes, levels(self._nodes, self._layout.deepest), self._slots
         verify(self._target, self._draft, self._state, *sizes, choose, operators)
 
-    def truncation(self, operators: Operators) -> list[Bool[Tensor, "N V"]]:
-        """Masks of truncation, for the rows of a verification and for the rows of a draft's widest level."""
+    def truncation(self, operators: Operators) -> None:
+        """Makes masks of truncation, for the rows of a verification and for the rows of a draft's widest level."""
+        self._excluded(operators)
+
+    def _excluded(self, operators: Operators) -> list[Bool[Tensor, "N V"]]:
         return [operators.truncating(each, rows.shape[1]).excluded(rows) for rows, each in self._truncated]
 
-    def results(self, operators: Operators) -> list[Tensor]:
-        """All results of a draft, its verification and truncation; then restores the state for the next call."""
+    def part(self, name: str) -> Callable[[Operators], None]:
+        """The work that is repeated to time the kernel for this field of `Operators`."""
+        if hasattr(DraftOperators, name):
+            return self.draft
+        return self.verification if hasattr(VerificationOperators, name) else self.truncation
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Restores the state afterwards, so that each kernel is tried on the same inputs."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
+        try:
+            yield
+        finally:
+            restore()
+            for side, store in zip((self._target, self._draft), stores, strict=True):
+                side.store.copy_(store)
+
+    def results(self, operators: Operators) -> list[Tensor]:
+        """All results of a draft, its verification and truncation."""
         for form in self._forms:
             form.biases.clear()
-        try:
+        with self.kept():
             self.draft(operators)
             # The lines of columns without a node are undefined.
             tree = torch.where(self._state.nodes[LEVEL] > 0, self._state.nodes, 0)
@@ -171,19 +192,7 @@ class Rehearsal:
             changed = [*state, after.rule.vector, self._target.store, self._draft.store]
             biases = [bias for form in self._forms for bias in form.biases]
             tree_lines = [tree[:LOGPROB], tree[LOGPROB:].view(torch.float64)]
-            return [*tree_lines, *(tensor.clone() for tensor in changed), *biases, *self.truncation(operators)]
-        finally:
-            restore()
-            for side, store in zip((self._target, self._draft), stores, strict=True):
-                side.store.copy_(store)
-
-
-PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
-    DraftOperators: Rehearsal.draft,
-    VerificationOperators: Rehearsal.verification,
-    Operators: Rehearsal.truncation,
-}
-"""Work that is repeated to time a kernel, by the class whose field the kernel replaces."""
+            return [*tree_lines, *(tensor.clone() for tensor in changed), *biases, *self._excluded(operators)]
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
@@ -208,84 +217,73 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
     return logits
 
 
-def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict]) -> list[str]:
-    """Parts that have a kernel but no verdict in `known`; empty if kernels cannot be made."""
-    try:
-        layers = layer_kernels()
-        parts = [*_kernels_for(pair)]
-        for role, model in pair.models.items():
-            form = graph_slots.forward(model)
-            if isinstance(form, NativeModel):
-                parts += [part_of(role, part) for part, kernel in layers.items() if _possible({1: form}, kernel)]
-    except Exception:  # noqa: BLE001 - the trial fails too, and tells why
-        return []
-    return [part for part in parts if part not in known]
-
-
-def chosen_operators(
-    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], known: Mapping[str, KeptVerdict] = NOTHING
-) -> Iterator[Operators]:
-    """Yields the plain functions, then, after each kernel, the operators with all kernels chosen so far and all
-    verdicts. Kernels without a verdict in `known` are tried, and chosen if their results are equal and they are faster.
+def trial(
+    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], known: Mapping[str, Verdict]
+) -> Iterator[str]:
+    """Tries the kernels without a verdict in `known`, each in one step, which yields the progress in words.
+    `graph_slots` gets the chosen kernels, as operators and in the models' forms, and all verdicts.
     """
-    operators = replace(PLAIN, earlier=frozenset(known))
-    yield operators
+    graph_slots.operators = PLAIN
     try:
-        candidates = _kernels_for(pair)
-        examples, plain = _rehearsed(pair, tried) if candidates.keys() - known.keys() else ([], [])
+        of_rounds, of_layers = _kernels_for(pair), layer_kernels()
+        examples = _rehearsed(pair, tried) if of_rounds.keys() - known.keys() else []
     except Exception as error:  # noqa: BLE001 - whatever fails, the plain functions are used
-        yield _all_plain(operators, error)
+        words = f"are plain functions: {first_line(error)}"
+        graph_slots.operators = PLAIN.told("all parts", Verdict(words, settled=False))
         return
+    forms = {role: graph_slots.forward(model) for role, model in pair.models.items()}
+    native = {role: form for role, form in forms.items() if isinstance(form, NativeModel)}
+    total = len({*of_rounds, *(part_of(role, kind) for role in native for kind in of_layers)} - known.keys())
+    tried_parts = itertools.chain(
+        _try_in_rounds(graph_slots, of_rounds, examples, known),
+        *(_try_in_layers(pair, graph_slots, role, form, of_layers, known) for role, form in native.items()),
+    )
+    for number, _ in enumerate((part for part in tried_parts if part not in known), 1):
+        yield f"kernels: {number} of {total} tried"
+
+
+def _try_in_rounds(
+    graph_slots: GraphSlots,
+    candidates: Mapping[str, Callable[..., Any]],
+    examples: Sequence[tuple[Rehearsal, Sequence[Tensor]]],
+    known: Mapping[str, Verdict],
+) -> Iterator[str]:
+    """Yields the name of each part after its trial."""
     for name, kernel in candidates.items():
-        if earlier := known.get(name):
-            used, operators = earlier.used, operators.told(name, earlier.words)
-        else:
-            try:
-                shares = _shares(name, PLAIN.with_part(name, kernel), graph_slots, examples, plain)
-                verdict = f"takes {_slowest(shares):.2f} x the time" if shares else OTHER
-                used, operators = _used(shares), operators.told(name, verdict)
-            except Exception as error:  # noqa: BLE001 - as above
-                used, operators = False, operators.told(name, f"failed: {first_line(error)}", settled=False)
-        if used:
-            operators = operators.with_part(name, kernel)
-        yield operators
+        part: dict[str, Any] = {name: kernel}
+        try:
+            verdict = known.get(name) or _in_rounds(name, replace(PLAIN, **part), graph_slots, examples)
+        except Exception as error:  # noqa: BLE001 - as above
+            verdict = _failed(error)
+        graph_slots.operators = graph_slots.operators.told(name, verdict)
+        if verdict.used:
+            graph_slots.operators = replace(graph_slots.operators, **part)
+        yield name
 
 
-def with_layer_kernels(
-    pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict] = NOTHING
-) -> Iterator[Operators]:
-    """Like `chosen_operators`, for kernels in the models' layers, each chosen for the numbers of rows at which passes
-    are faster. At the end, the forms of `graph_slots` contain the chosen kernels.
-    """
-    operators = graph_slots.operators
-    yield operators
-    try:
-        candidates = layer_kernels()
-    except Exception as error:  # noqa: BLE001 - whatever fails, the plain operators are used
-        yield _all_plain(operators, error)
-        return
-    for role, model in pair.models.items():
-        plain = graph_slots.forward(model)
-        if not isinstance(plain, NativeModel):
-            continue
-        forms = dict.fromkeys(ROWS, plain)
-        for part, with_kernels in candidates.items():
-            name = part_of(role, part)
-            try:
-                possible = _possible(forms, with_kernels)
-                if not possible:
-                    continue
-                found = _earlier(known[name], possible) if name in known else None
-                found = found or _in_layers(forms, possible, graph_slots, pair.context)
-            except Exception as error:  # noqa: BLE001 - as above
-                operators = operators.told(name, f"failed: {first_line(error)}", settled=False)
-            else:
-                operators, forms = operators.told(name, found.verdict), {**forms, **found.faster}
-                if found.faster:
-                    rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
-                    operators = replace(operators, in_layers={**operators.in_layers, name: rows})
-            yield operators
-        graph_slots.forms[model] = plain.by_size(forms)
+def _try_in_layers(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    role: str,
+    plain: NativeModel,
+    candidates: Mapping[str, Callable[[NativeModel], NativeModel]],
+    known: Mapping[str, Verdict],
+) -> Iterator[str]:
+    """Like `_try_in_rounds`, for the layers of one model. Parts that no layer of the model has get no verdict."""
+    forms = dict.fromkeys(ROWS, plain)
+    for kind, with_kernels in candidates.items():
+        name = part_of(role, kind)
+        try:
+            possible = _possible(forms, with_kernels)
+            verdict = known.get(name) or _in_layers(forms, possible, graph_slots, pair.context)
+            if possible and verdict.used:
+                forms |= {rows: possible[rows] for rows in verdict.rows or possible}
+        except Exception as error:  # noqa: BLE001 - as above
+            possible, verdict = forms, _failed(error)
+        if possible:
+            graph_slots.operators = graph_slots.operators.told(name, verdict)
+        yield name
+    graph_slots.forms[pair.models[role]] = plain.by_size(forms)
 
 
 def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
@@ -294,21 +292,36 @@ def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
 
 
 @without_gradients()
-def _rehearsed(pair: Pair, tried: Sequence[Rules | None]) -> tuple[list[Rehearsal], list[list[Tensor]]]:
-    """The rehearsals, and each rehearsal's results with the plain functions."""
-    examples = rehearsals(pair, tried)
-    return examples, [example.results(PLAIN) for example in examples]
+def _rehearsed(pair: Pair, tried: Sequence[Rules | None]) -> list[tuple[Rehearsal, list[Tensor]]]:
+    """The rehearsals, each with its results with the plain functions."""
+    return [(example, example.results(PLAIN)) for example in rehearsals(pair, tried)]
 
 
-def _all_plain(operators: Operators, error: Exception) -> Operators:
-    return operators.told("all parts", f"are plain functions: {first_line(error)}", settled=False)
+def _failed(error: Exception) -> Verdict:
+    return Verdict(f"failed: {first_line(error)}", settled=False)
 
 
-@dataclass(frozen=True)
-class _InLayers:
-    verdict: str
-    faster: Mapping[int, NativeModel]
-    """The form with the kernel, by each number of rows at which it is faster."""
+@without_gradients()
+def _in_rounds(
+    name: str, operators: Operators, graph_slots: GraphSlots, examples: Sequence[tuple[Rehearsal, Sequence[Tensor]]]
+) -> Verdict:
+    if not all(all(map(_equal, example.results(operators), expected)) for example, expected in examples):
+        return Verdict(OTHER)
+    device, shares = examples[0][1][0].device, list[Share]()
+    for example, _ in examples:
+        work = example.part(name)
+        with example.kept():
+            example.draft(PLAIN)  # a tree to verify
+            tested, plain = (graph_slots.repeatable(partial(work, used), device) for used in (operators, PLAIN))
+            shares.append(relative_time(tested, plain, device))
+    return Verdict(f"takes {_slowest(shares):.2f} x the time", _used(shares))
+
+
+def _equal(found: Tensor, expected: Tensor) -> bool:
+    """Whether results are equal; log-probabilities, which are float64 matrices, may differ by `FAR`."""
+    if found.dtype is torch.float64 and found.dim() > 1:
+        return torch.allclose(found, expected, rtol=0, atol=FAR, equal_nan=True)
+    return torch.equal(found, expected)
 
 
 @without_gradients()
@@ -320,26 +333,19 @@ def _possible(
     return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
 
 
-def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeModel]) -> _InLayers:
-    rows = verdict.rows or tuple(possible) if verdict.used else ()
-    return _InLayers(verdict.words, {each: possible[each] for each in rows})
-
-
-@without_gradients()
 def _in_layers(
     forms: Mapping[int, NativeModel], possible: Mapping[int, NativeModel], graph_slots: GraphSlots, context: int
-) -> _InLayers:
-    texts = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,)
-    found = {
-        rows: [compared(forms[rows], form, [rows], graph_slots, text) for text in texts]
-        for rows, form in possible.items()
-    }
-    if not all(result.right for results in found.values() for result in results):
-        return _InLayers(OTHER, {})
-    shares = {rows: [result.share for result in results] for rows, results in found.items()}
+) -> Verdict:
+    texts, shares = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,), dict[int, list[Share]]()
+    for rows, form in possible.items():
+        found = [compared(forms[rows], form, [rows], graph_slots, text) for text in texts]
+        shares[rows] = [share for share in found if share]
+        if len(shares[rows]) < len(texts):
+            return Verdict(OTHER)
     times, sizes = ", ".join(f"{_slowest(each):.2f}" for each in shares.values()), ", ".join(map(str, shares))
-    verdict = f"takes {times} x the time in passes of {sizes} rows"
-    return _InLayers(verdict, {rows: possible[rows] for rows, each in shares.items() if _used(each)})
+    used = tuple(rows for rows, each in shares.items() if _used(each))
+    some = () if len(used) == len(ROWS) else used
+    return Verdict(f"takes {times} x the time in passes of {sizes} rows", bool(used), some)
 
 
 def _used(shares: Sequence[Share]) -> bool:
@@ -351,37 +357,6 @@ def _slowest(shares: Sequence[Share]) -> float:
     return max(share.median for share in shares)
 
 
-@without_gradients()
-def _shares(
-    name: str,
-    operators: Operators,
-    graph_slots: GraphSlots,
-    examples: Sequence[Rehearsal],
-    plain: Sequence[Sequence[Tensor]],
-) -> list[Share]:
-    """For each example, the time with the kernel divided by the time without it; empty if any results differ."""
-    for example, expected in zip(examples, plain, strict=True):
-        if not all(map(_equal, example.results(operators), expected)):
-            return []
-    part = next(run for operators_of, run in PARTS.items() if hasattr(operators_of, name))
-    device = plain[0][0].device
-
-    def repeatable(example: Rehearsal, used: Operators) -> Work:
-        def work() -> None:
-            part(example, used)
-
-        return graph_slots.repeatable(work, device)
-
-    return [relative_time(repeatable(each, operators), repeatable(each, PLAIN), device) for each in examples]
-
-
-def _of_as_many(lines: Tensor, rows: int) -> Tensor:
+def _repeated(lines: Tensor, rows: int) -> Tensor:
     """The given lines, repeated cyclically until there are `rows` lines."""
     return lines.index_select(0, torch.arange(rows, device=lines.device).remainder(len(lines)))
-
-
-def _equal(found: Tensor, expected: Tensor) -> bool:
-    """Whether results are equal; log-probabilities, which are float64 matrices, may differ by `FAR`."""
-    if found.dtype is torch.float64 and found.dim() > 1:
-        return torch.allclose(found, expected, rtol=0, atol=FAR, equal_nan=True)
-    return torch.equal(found, expected)

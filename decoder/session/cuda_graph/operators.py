@@ -3,12 +3,12 @@ file of the verdicts of kernel trials. This module is independent of the kernels
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import torch
@@ -26,16 +26,20 @@ Words = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]*\Z", max_length=300)]
 """Text that is safe to print."""
 
 
-class KeptVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Result of the trial of a kernel."""
+
     words: Words
-    used: bool
+    used: bool = False
     rows: tuple[int, ...] = ()
     """Numbers of rows of the passes in which a kernel of layers is used; empty for all passes."""
+    settled: bool = True
+    """False if the trial gave no result: the next start tries the kernel again."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     circumstances: tuple[str, ...]
-    verdicts: dict[Words, KeptVerdict]
+    verdicts: dict[Words, Verdict]
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class VerdictFile:
     folder: Path | None
     circumstances: tuple[str, ...]
 
-    def read(self) -> Mapping[str, KeptVerdict]:
+    def read(self) -> Mapping[str, Verdict]:
         """Verdicts by kernel name; empty if there is no valid file for these circumstances."""
         if self.folder is None:
             return {}
@@ -55,17 +59,17 @@ class VerdictFile:
             return {}
         return found.verdicts if found.circumstances == self.circumstances else {}
 
-    def write(self, verdicts: Mapping[str, KeptVerdict]) -> None:
-        """Replaces the file, or removes it if there are no verdicts. If the file cannot be written, the next start
-        tries the kernels again.
+    def write(self, verdicts: Mapping[str, Verdict]) -> None:
+        """Replaces the file by the settled verdicts, or removes it if there are none. If the file cannot be written,
+        the next start tries the kernels again.
         """
         if self.folder is None:
             return
-        path = self._path(self.folder)
+        path, kept = self._path(self.folder), {name: found for name, found in verdicts.items() if found.settled}
         try:
-            if verdicts:
+            if kept:
                 made_folder(self.folder)
-                write_whole(path, msgspec.json.encode(_File(self.circumstances, dict(verdicts))))
+                write_whole(path, msgspec.json.encode(_File(self.circumstances, kept)))
             else:
                 path.unlink(missing_ok=True)
         except (ConfigError, OSError):
@@ -100,59 +104,34 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-ABOUT = frozenset({"in_layers", "verdicts", "earlier", "unsettled"})
-"""Fields of `Operators` that are not functions."""
-
-
 @dataclass(frozen=True)
 class Operators(VerificationOperators, DraftOperators):
     truncating: Truncating = DeviceTruncation.of
-    in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Parts of layers that kernels compute (see `part_of`), with the passes' numbers of rows, empty for all passes."""
-    verdicts: Mapping[str, str] = field(default_factory=dict)
-    """The result in words for each part that was tried as a kernel."""
-    earlier: frozenset[str] = frozenset()
-    """Parts whose verdict comes from an earlier start of the program."""
-    unsettled: frozenset[str] = frozenset()
-    """Parts whose trial gave no result: the next start tries them again."""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """The verdict on each part that was tried as a kernel: a field's name, or a part of layers (see `part_of`)."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
         """Parts that kernels compute."""
-        names = (part.name for part in fields(self) if part.name not in ABOUT)
-        parts = (name for name in names if getattr(self, name) is not getattr(PLAIN, name))
-        return *parts, *self.in_layers
+        return tuple(name for name, verdict in self.verdicts.items() if verdict.used)
 
-    def told(self, name: str, verdict: str, *, settled: bool = True) -> "Operators":
-        """Adds a verdict on a part; `settled`: the next start does not try the part again."""
-        unsettled = self.unsettled if settled else self.unsettled | {name}
-        return replace(self, verdicts={**self.verdicts, name: verdict}, unsettled=unsettled)
-
-    def with_part(self, name: str, kernel: Callable[..., object]) -> "Operators":
-        part: dict[str, Any] = {name: kernel}
-        return replace(self, **part)
-
-    @property
-    def settled(self) -> dict[str, KeptVerdict]:
-        return {
-            name: KeptVerdict(verdict, name in self.kernels, self.in_layers.get(name, ()))
-            for name, verdict in self.verdicts.items()
-            if name not in self.unsettled
-        }
+    def told(self, name: str, verdict: Verdict) -> "Operators":
+        return replace(self, verdicts={**self.verdicts, name: verdict})
 
     def without_kernels(self, reason: str) -> "Operators":
-        dropped = dict.fromkeys(self.kernels, f"not kept, since {reason}")
+        dropped = dict.fromkeys(self.kernels, Verdict(f"not kept, since {reason}"))
         return Operators(verdicts={**self.verdicts, **dropped})
 
     def __str__(self) -> str:
         """The parts that kernels compute, and the verdicts on the other parts; empty if no kernel was tried."""
         if not self.verdicts:
             return ""
-        some = {name: f"{name} ({', '.join(map(str, rows))} rows)" for name, rows in self.in_layers.items() if rows}
-        whole = [name for name in self.kernels if name not in some]
-        kernels = "kernels, tried at an earlier start" if self.verdicts.keys() <= self.earlier else "kernels"
-        plain = [f"{name} {verdict}" for name, verdict in self.verdicts.items() if name not in whole]
-        return "; ".join([f"{kernels}: {', '.join([*whole, *some.values()]) or 'none'}", *plain])
+        some = {
+            name: f" ({', '.join(map(str, found.rows))} rows)" for name, found in self.verdicts.items() if found.rows
+        }
+        kernels = ", ".join(name + some.get(name, "") for name in self.kernels)
+        plain = (f"{name} {found.words}" for name, found in self.verdicts.items() if not found.used or name in some)
+        return "; ".join([f"kernels: {kernels or 'none'}", *plain])
 
 
 def part_of(role: str, part: str) -> str:

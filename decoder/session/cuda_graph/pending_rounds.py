@@ -7,14 +7,13 @@ module is independent of rules and texts.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoder.session.cuda_graph.slots import GraphSlot
-from decoder.session.cuda_graph.static_shapes import Shape, bucket
+from decoder.session.cuda_graph.static_shapes import Shape, Size, bucket, levels
 from decoder.system.device import Mark
 
 
@@ -61,7 +60,6 @@ class PendingRounds:
     """One session's drafts and verifications on the device; copies their reports to the host."""
 
     def __init__(self, slot: GraphSlot) -> None:
-        self.waits = 0
         self.clock = TextClock()
         self._slot = slot
         self._queued: list[PendingRound] = []
@@ -75,11 +73,11 @@ class PendingRounds:
         """Queues a draft after at most `length` tokens; `most` limits the drafted nodes."""
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
-        return self._ask(lambda: self._slot.drafting(shape, length))
+        return self._ask(shape, length)
 
     def verification(self, nodes: int, length: int, deepest: int = 0) -> PendingRound:
         """Queues a verification of at most `nodes` nodes and `deepest` levels, after at most `length` tokens."""
-        return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest))
+        return self._ask((bucket(nodes), levels(bucket(nodes), deepest)), length)
 
     def report(self) -> Mark:
         """Queues a copy of the report to the host; the next verification overwrites the report on the device."""
@@ -89,7 +87,6 @@ class PendingRounds:
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
         """Waits for a report and all work before it; the array is valid until the next copy is queued."""
-        self.waits += 1
         numbers = self._slot.mailbox.receive(arrival)
         for pending in self._reported:
             self._device_s = max(self._device_s, pending.queued_s) + pending.seconds
@@ -97,10 +94,10 @@ class PendingRounds:
         self.clock.advance_to(self._device_s)
         return numbers
 
-    def _ask(self, prepare: Callable[[], Callable[[], None]]) -> PendingRound:
+    def _ask(self, size: Size, length: int) -> PendingRound:
         # A slot captures a graph once for all its texts, so the time of a capture does not count as decode time.
         before_s = self._slot.capturing_s
-        work = prepare()
+        work = self._slot.work(size, length)
         self.clock.leave_out(self._slot.capturing_s - before_s)
         queued_s, begun = self.clock.seconds(), self._slot.mark()
         work()

@@ -29,9 +29,9 @@ from decoder.models.pair import Pair
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
-from decoder.session.cuda_graph.kernel_trial import chosen_operators, untried, with_layer_kernels
+from decoder.session.cuda_graph.kernel_trial import trial
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
-from decoder.session.cuda_graph.operators import PLAIN, VerdictFile, releases, source_digest
+from decoder.session.cuda_graph.operators import PLAIN, Verdict, VerdictFile, releases, source_digest
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read_logits
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
@@ -52,7 +52,7 @@ TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
 """Allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
 TESTING = "testing rounds with kernels"
-LATER = PLAIN.told("all parts", "are plain functions; kernels are tried between prompts", settled=False)
+LATER = PLAIN.told("all parts", Verdict("are plain functions; kernels are tried between prompts", settled=False))
 """Operators until the trial of kernels, which is left for idle time, has run."""
 Report = Callable[[str], None]
 
@@ -140,17 +140,18 @@ def _refusal_with_kernels(
     """Result of `refusal` for rounds with the kernels that a trial chooses now or chose earlier. If these rounds fail,
     or the trial is left for later, the result for rounds without kernels.
     """
-    if not graph_slots.kernels:
-        return refusal(pair, graph_slots, tried, right)
-    trial, known = _trial(pair, graph_slots, tried, right, file), file.read()
-    if graph_slots.kernels_later and not known and untried(pair, graph_slots, known):
-        graph_slots.operators = LATER
-        refused = refusal(pair, graph_slots, tried, right)
-        graph_slots.pending = iter(()) if refused else trial
-        return refused
-    for words, _ in itertools.groupby(trial):
-        report(words)
-    return None if graph_slots.operators.kernels else refusal(pair, graph_slots, tried, right)
+    if graph_slots.kernels:
+        words = _trial(pair, graph_slots, tried, right, file)
+        if graph_slots.kernels_later and not file.read():
+            graph_slots.operators = LATER
+            refused = refusal(pair, graph_slots, tried, right)
+            graph_slots.pending = iter(()) if refused else words
+            return refused
+        for told, _ in itertools.groupby(words):
+            report(told)
+        if graph_slots.operators.kernels:
+            return None
+    return refusal(pair, graph_slots, tried, right)
 
 
 def _trial(
@@ -164,13 +165,8 @@ def _trial(
     test succeeds. Each step does a small part of the work, and yields the progress in words. Raises LostDeviceError
     if the device has failed.
     """
-    own, known, refused = graph_slots.beside(), file.read(), None
-    total, count = len(untried(pair, own, known)), 0
-    for operators in itertools.chain(chosen_operators(pair, own, tried, known), with_layer_kernels(pair, own, known)):
-        own.operators = operators
-        before, count = count, len(operators.verdicts.keys() - known.keys())
-        if before < count <= total:
-            yield f"kernels: {count} of {total} tried"
+    own, refused = graph_slots.beside(), None
+    yield from trial(pair, own, tried, file.read())
     if own.operators.kernels:
         yield TESTING
         for refused in refusals(pair, own, tried, right):
@@ -181,10 +177,9 @@ def _trial(
     if refused:
         file.write({})
         graph_slots.operators = own.operators.without_kernels(refused)
-        return
-    if own.operators.settled != known:
-        file.write(own.operators.settled)
-    graph_slots.take_over(own)
+    else:
+        file.write(own.operators.verdicts)
+        graph_slots.take_over(own)
 
 
 def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None) -> VerdictFile:

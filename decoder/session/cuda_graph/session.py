@@ -101,11 +101,6 @@ class GraphSession(Session):
         """Seconds and forward passes of the drafts that no round's figures include yet."""
         self._instead: Session | None = None
 
-    @property
-    def waits(self) -> int:
-        """How many times the host has waited for the device."""
-        return self._pending.waits
-
     @without_gradients()
     def prefill(self) -> float:
         """Reads the prompt without its last token, then drafts the first tree. The returned seconds do not include this
@@ -120,7 +115,6 @@ class GraphSession(Session):
         self._draft = self._next_draft() if self._slot.drafts_after(len(self.text)) else None
         if self._draft:
             self._draft_again(self._draft)
-        self._pending.waits = 0
         self._pending.clock.stop()
         return done.seconds_since(begun)
 

@@ -19,7 +19,7 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
+from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
@@ -33,7 +33,6 @@ from decoder.session.cuda_graph.static_shapes import (
     MOST_ROWS,
     Shape,
     Size,
-    levels,
     padded,
     room,
     visible,
@@ -71,18 +70,10 @@ class _Repeatable:
 
 
 class GraphSlot:
-    """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory; without
-    `graphs`, work runs by plain calls. All slots with the same forms of both models share `capturable`, the kinds of
-    work known to be capturable.
-    """
+    """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory."""
 
     def __init__(
-        self,
-        target: DraftPart,
-        draft: DraftPart | HeadPart | None,
-        graphs: Graphs | None,
-        capturable: set[Hashable],
-        operators: Operators = PLAIN,
+        self, target: DraftPart, draft: DraftPart | HeadPart | None, graphs: Graphs, operators: Operators
     ) -> None:
         device = target.store.device
         self.target = target
@@ -98,7 +89,8 @@ class GraphSlot:
         """Verifier of all work that is queued later; also estimates the probabilities by which drafts grow."""
         self._graphs = graphs
         self._operators = operators
-        self._capturable = capturable
+        self._capturable: set[Hashable] = set()
+        """Kinds of work that are known to be capturable."""
         self._captured: dict[tuple[object, ...], Work] = {}
         self._layouts: dict[Shape, DraftLayout] = {}
         self._in_use: dict[Size, None] = {}
@@ -117,9 +109,9 @@ class GraphSlot:
     def mark(self) -> Mark:
         return Mark(self.target.store.device)
 
-    def fits(self, models: Forms, longest: int, *, graphs: bool, operators: Operators = PLAIN) -> bool:
+    def fits(self, models: Forms, longest: int, operators: Operators) -> bool:
         alike = tuple(side.forward for side in self._sides) == models and self._operators is operators
-        return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
+        return alike and self._room - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
         self._in_use.clear()
@@ -133,34 +125,29 @@ class GraphSlot:
         """Lets the draft read more unread tokens than its first pass reads; the host does not wait."""
         _read_all(self.draft, self.state, start, end)
 
-    def drafting(self, shape: Shape, length: int) -> Work:
-        """Work that drafts a tree after at most `length` tokens, and writes it to the report."""
-        self._in_use[shape] = None
-        return self._repeated(self._draft_of(shape, length))
-
-    def verification(self, nodes: int, length: int, deepest: int) -> Work:
-        """Work that verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after at
-        most `length` tokens.
+    def work(self, size: Size, length: int) -> Work:
+        """Work of this size after at most `length` tokens: drafts a tree and writes it to the report, or verifies a
+        tree and commits its accepted path.
         """
-        size = nodes, levels(nodes, deepest)
         self._in_use[size] = None
-        return self._repeated(self._verification_of(*size, length))
+        work = self._repeatable(size, length)
+        if work.key not in self._captured:
+            self._capture(work)
+        return self._captured[work.key]
 
     def capture_one(self, expected: Sequence[Size], lengths: Sequence[int]) -> str:
         """Captures one missing graph, for a size that is expected or in use and a text of one of these lengths. Returns
         in words how many graphs are captured; empty if no graph was missing.
         """
-        if self._graphs is None:
-            return ""
         sizes = dict.fromkeys((*expected, *self._in_use))
-        works = (self._work_of(size, length) for length in lengths for size in sizes)
+        works = (self._repeatable(size, length) for length in lengths for size in sizes)
         missing = {work.key: work for work in works if work.key not in self._captured}
         if not missing:
             return ""
         self._capture(next(iter(missing.values())))
         return f"CUDA graphs: {len(self._captured)} of {len(self._captured) + len(missing) - 1} captured"
 
-    def _work_of(self, size: Size, length: int) -> _Repeatable:
+    def _repeatable(self, size: Size, length: int) -> _Repeatable:
         return self._draft_of(size, length) if isinstance(size, Shape) else self._verification_of(*size, length)
 
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
@@ -185,15 +172,7 @@ class GraphSlot:
 
         return _Repeatable(("verification", nodes == 1, verifier), (nodes, attended, deepest, verifier), run)
 
-    def _repeated(self, work: _Repeatable) -> Work:
-        if self._graphs is None:
-            return work.run
-        if work.key not in self._captured:
-            self._capture(work)
-        return self._captured[work.key]
-
     def _capture(self, work: _Repeatable) -> None:
-        assert self._graphs is not None, "only slots with graphs capture"  # noqa: S101 - a programmer's mistake
         # The time of the capture does not count as decode time, but the time of work that is already queued does. So
         # this work must end before the capture is timed.
         self.mark().wait()
@@ -278,16 +257,17 @@ def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    causal = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
-    return visibility(torch.full((), first, device=store.device), causal, padded(first + rows), store.dtype)
+    """Attention bias of rows in the slots from `first` on; a row attends to its own slot and to all slots before it."""
+    slots, own = (torch.arange(count, device=store.device) for count in (padded(first + rows), rows))
+    hidden = slots > first + own[:, None]
+    bias = torch.zeros(hidden.shape, dtype=store.dtype, device=store.device)
+    return bias.masked_fill_(hidden, torch.finfo(store.dtype).min)
 
 
 @dataclass
 class GraphSlots:
     """Free slots of a pair, and what all its slots share."""
 
-    graphs: bool = True
-    """Without graphs, slots do the same work by plain calls."""
     kernels: bool = False
     """Whether a trial may choose kernels (`kernel_trial.py`)."""
     kernels_later: bool = False
@@ -304,8 +284,6 @@ class GraphSlots:
     forms: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     """Static forms of the models, for slots that are taken later; see `forward`."""
     _free: list[GraphSlot] = field(default_factory=list)
-    _capturable: dict[Forms, set[Hashable]] = field(default_factory=dict)
-    """Kinds of work that are known to be capturable, by the forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
@@ -313,14 +291,11 @@ class GraphSlots:
         """A free slot or a new slot, for a text of up to `longest` tokens."""
         models = self._forms(pair)
         # Slots that do not fit, for example because they are too small, are dropped: a new slot needs their memory.
-        self._free = [
-            slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs, operators=self.operators)
-        ]
+        self._free = [slot for slot in self._free if slot.fits(models, longest, self.operators)]
         if self._free:
             return self._free.pop()
         target, draft = _parts(pair, models, room(longest))
-        graphs = self._shared(pair.target.device) if self.graphs else None
-        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()), self.operators)
+        return GraphSlot(target, draft, self._shared(pair.target.device), self.operators)
 
     def _forms(self, pair: Pair) -> Forms:
         target, drafts = self.forward(pair.target), static_head(pair.head) or (pair.draft and self.forward(pair.draft))
@@ -350,7 +325,7 @@ class GraphSlots:
 
     def beside(self) -> "GraphSlots":
         """Slots of the same pair in which other operators and forms can be tested."""
-        return GraphSlots(self.graphs, self.kernels, forms=dict(self.forms), _captures=self._captures)
+        return GraphSlots(self.kernels, forms=dict(self.forms), _captures=self._captures)
 
     def take_over(self, tested: "GraphSlots") -> None:
         """Takes operators, costs and forms from slots that `beside` returned, and drops the free slots, whose graphs
@@ -363,12 +338,9 @@ class GraphSlots:
     def forget(self) -> None:
         self._free, self._captures = [], None
         self.forms.clear()
-        self._capturable.clear()
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """The work, as a CUDA graph if slots use graphs; capture also runs the work. Raises NotCapturableError."""
-        if not self.graphs:
-            return work
+        """The work as a CUDA graph; capture also runs the work. Raises NotCapturableError."""
         tried(work, lambda: None, device)
         return captured(self._shared(device), work, lambda: None)
 

@@ -93,9 +93,6 @@ class VerificationOperators:
     accept_path: Callable[[DeviceState, TreeRows, Tensor, int], Moves | None] = accept_path
 
 
-PLAIN = VerificationOperators()
-
-
 def verify(
     target: DraftPart,
     draft: Part | None,
@@ -104,7 +101,7 @@ def verify(
     deepest: int,
     slots: int,
     choose: Choose,
-    operators: VerificationOperators = PLAIN,
+    operators: VerificationOperators,
 ) -> None:
     """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path, in
     the draft's store too. No node may be deeper than `deepest`.

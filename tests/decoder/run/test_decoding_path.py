@@ -35,7 +35,7 @@ from decoder.run.decoding_path import (
 )
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
-from decoder.session.cuda_graph.operators import PLAIN
+from decoder.session.cuda_graph.operators import PLAIN, Verdict
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from dynatui.lab.bench import table
@@ -156,8 +156,8 @@ def test_on_a_gpu_the_way_of_rounds_is_told_with_what_was_found(tiny_models: Tin
     assert decoding_path(with_pair(engine, draft=None)).name == "cuda graphs"
     assert decoding_path(untried(engine)) == DecodingPath("cuda graphs", "not tried yet")
     verdicts = {
-        "pack_tree": "takes 0.50 x the time",
-        "keep_level": "gives results that differ from the plain function's",
+        "pack_tree": Verdict("takes 0.50 x the time", used=True),
+        "keep_level": Verdict("gives results that differ from the plain function's"),
     }
     slots.operators = replace(PLAIN, pack_tree=lambda *_: None, verdicts=verdicts)
     reason = "native model; kernels: pack_tree; keep_level gives results that differ from the plain function's"

@@ -49,10 +49,6 @@ def many_rows(tokens: Sequence[int], logits: Tensor) -> None:
     logits[[row for row, token in enumerate(tokens) if token % 3]] = math.nan
 
 
-def one_token(_tokens: Sequence[int], logits: Tensor) -> None:
-    logits[:, 7] = math.inf
-
-
 def only_trees(tokens: Sequence[int], logits: Tensor) -> None:
     """Breaks passes of several rows."""
     if len(tokens) > 1:
@@ -216,11 +212,6 @@ def test_nan_plus_infinity_and_a_row_without_finite_logits_leave_no_choice_and_n
     race = play(engine, RunConfig(("ar", "linear"), LENGTH, parameters={SAMPLING: sampling}))
     assert_broke_off(race, ("ar", "linear"), dtype=dtype)
     assert [race.figures(method).identical_to_ar for method in ("ar", "linear")] == [None, None]
-
-
-def test_one_infinite_logit_leaves_no_choice(tiny_models: TinyModels) -> None:
-    engine = with_target_logits(tiny_models.engine("llama"), one_token)
-    assert_broke_off(play(engine, RunConfig(("ar",), LENGTH)), ("ar",))
 
 
 def test_methods_that_do_not_meet_the_broken_logits_go_on(tiny_models: TinyModels, plain: list[int]) -> None:

@@ -34,7 +34,6 @@ from tests.decoder.laws.races import GUESSES as PROMPT
 from tests.decoder.makers import TinyModels, host_session, play
 from tests.decoder.mtp_reference import HAS_REFERENCE, MtpOracle
 from tests.decoder.property_settings import examples
-from tests.decoder.session.made_costs import FREE, WIDE, priced
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.head_reference import BlockOracle, RowOracle
 from tests.heads import BLOCK, LAYOUTS, ROWS, name
@@ -290,14 +289,6 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
 
 
 # Costs
-
-
-@pytest.mark.parametrize(("layout", "guesses"), [("speculators", BLOCK - 1), ("DeepSpec, rnn", BLOCK)])
-def test_auto_takes_all_levels_where_they_cost_nothing(tiny_models: TinyModels, layout: str, guesses: int) -> None:
-    rules = replace(WIDE, branching=(1, 1, 1), rho_deep=0, lookup=False)
-    engine = priced(tiny_models.engine(name("neox", layout)), FREE)
-    rounds = play(engine, RunConfig(("auto",), 24, auto=rules), PROMPT).rounds("auto")
-    assert max(len(event.tokens) for event in rounds) == 1 + guesses
 
 
 @pytest.mark.parametrize("pair", [FLAT, BLOCKS])

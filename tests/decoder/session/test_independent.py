@@ -10,9 +10,8 @@ from decoder.errors import ConfigError
 from decoder.events import Knob, Run
 from decoder.methods.delayed import Delayed
 from decoder.verify.names import VERIFIER_NAMES
-from tests.decoder.makers import PROMPT, Played, TinyModels, play, with_pair
+from tests.decoder.makers import PROMPT, Played, TinyModels, play
 from tests.decoder.session.all_methods import turned
-from tests.decoder.session.cuda_graph.on_gpu import gpu, on_gpu
 
 Shape = tuple[int, int, int]
 EVERY = pytest.mark.parametrize("name", VERIFIER_NAMES)
@@ -42,15 +41,6 @@ def test_one_seed_is_one_text_and_another_is_another(tiny_models: TinyModels, na
     assert texts[0] == texts[1] != texts[2]
 
 
-@EVERY
-def test_a_text_ends_with_the_end_token_inside_a_block(tiny_models: TinyModels, name: str) -> None:
-    settings = config(name, shape=(2, 2, 4), temperature=1.0)
-    whole = played(tiny_models, settings).tokens("delayed")
-    ended = play(with_pair(tiny_models.engine("neox"), eos=frozenset({whole[7]})), settings)
-    assert ended.tokens("delayed") == whole[: whole.index(whole[7]) + 1]
-    assert ended.end("delayed").reason == "eos"
-
-
 @pytest.mark.parametrize("given", [{"temperature": 1e-5}, {"temperature": 1.0, "top_p": 1e-6},
                                    {"temperature": 1.0, "top_k": 1}], ids=str)  # fmt: skip
 def test_hardly_any_temperature_or_top_p_is_greedy(tiny_models: TinyModels, given: dict[str, Any]) -> None:
@@ -77,18 +67,6 @@ def test_a_draft_that_knows_the_noise_is_accepted_more_often_than_under_nss(
     assert not any(event.draft_logprobs for event in blind.rounds("dynatree"))
     right = [each.figures("dynatree").acceptance_rate or 0 for each in (knowing, blind)]
     assert right[0] > right[1]
-
-
-@gpu
-@pytest.mark.gpu
-@EVERY
-def test_on_a_gpu_every_verifier_writes_the_greedy_text_and_tells_chances(tiny_models: TinyModels, name: str) -> None:
-    engine = on_gpu(tiny_models, "neox", "float64")
-    on_cpu = played(tiny_models, config(name, temperature=0), "float64")
-    assert play(engine, config(name, temperature=0)).tokens("delayed") == on_cpu.tokens("ar")
-    assert all(
-        event.verification and event.verification.reach for event in play(engine, config(name)).rounds("delayed")
-    )
 
 
 # What rounds tell

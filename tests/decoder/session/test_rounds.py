@@ -24,7 +24,7 @@ from decoder.tree import depths
 from tests.decoder.makers import PROMPT, Played, TinyModels, host_session, play
 from tests.decoder.property_settings import examples
 from tests.decoder.session.all_methods import CONFIG, FIXEDS, TREES, Turns, dynatrees
-from tests.decoder.session.round_comparison import Score, compare, oracle, steps_of
+from tests.decoder.session.round_comparison import Score, compare, oracle
 from tests.tiny import CONTEXT, FAMILIES
 
 PROMPTS = (PROMPT, "T", "A small model guesses; ")
@@ -189,11 +189,6 @@ def test_a_recording_says_what_the_draft_thought(tiny_models: TinyModels, config
         text += tuple(event.committed)
 
 
-def test_greedy_rounds_say_nothing_more_than_before(tiny_models: TinyModels) -> None:
-    race = play(tiny_models.engine("neox"), RunConfig(("dynatree",), 20, dynatree=DynaTree()))
-    assert not any(event.draft_logprobs for event in race.rounds("dynatree"))
-
-
 # Ends of the context and of the text
 
 
@@ -273,14 +268,6 @@ def test_the_draft_runs_at_most_once_a_level_and_once_more(tiny_models: TinyMode
         levels = max(depths(event.parents)) + (method == "alg1")
         assert event.draft_forwards is not None
         assert levels <= event.draft_forwards <= levels + 1
-
-
-def test_growing_for_the_best_nodes_takes_one_forward_a_grown_level(tiny_models: TinyModels) -> None:
-    config = RunConfig(("dynatree",), 20, dynatree=replace(BEST, n_max=12))
-    steps = steps_of(tiny_models, "neox", "float64", config)
-    for event, step in zip(play(tiny_models.engine("neox", "float64"), config).rounds("dynatree"), steps, strict=True):
-        assert event.draft_forwards is not None
-        assert event.draft_forwards <= step.levels + 1
 
 
 def begun(models: TinyModels, rules: DynaTree, dtype: str = "float64") -> tuple[HostSession, Any]:

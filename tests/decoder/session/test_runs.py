@@ -80,12 +80,6 @@ def test_a_stop_ends_all_methods_and_sums_the_run_up(tiny_models: TinyModels, mo
     assert isinstance(played.events[-1], Summary)
 
 
-def test_a_run_stopped_before_it_begins_has_no_rounds(tiny_models: TinyModels) -> None:
-    played = steered(tiny_models.engine("neox"), CONFIG, lambda steering, _: setattr(steering, "stopped", True))
-    assert not any(played.rounds(method) for method in METHODS)
-    assert played.figures("ar").committed == 0
-
-
 def test_a_run_that_nobody_reads_to_its_end_leaves_no_thread(tiny_models: TinyModels) -> None:
     before = threading.active_count()
     events = decode(tiny_models.engine("neox"), PROMPT, CONFIG)
@@ -223,14 +217,6 @@ class Errands:
         return True
 
 
-@pytest.mark.parametrize(("speed", "left", "spent_s"), [(1 / 2, 0, 2 * SLEEP_S), (1.0, 3, 0.0)])
-def test_a_sleep_is_used_for_what_is_to_be_done(clock: Clock, speed: float, left: int, spent_s: float) -> None:
-    errands = Errands(clock, SLEEP_S / 4)
-    SlowMotion(Steering(speed=speed)).after(2 * SLEEP_S, errands)
-    assert errands.left == left
-    assert clock.now_s == pytest.approx(spent_s, abs=1e-6)
-
-
 def test_a_pause_is_used_for_what_is_to_be_done(clock: Clock) -> None:
     steering, errands = Steering(), Errands(clock, 1.0)
     steering.paused = True
@@ -277,12 +263,3 @@ def test_a_near_tie_is_within_the_error_of_the_pass_that_wrote_the_text(tiny_mod
         gap = abs(scores[rivals[0]] - scores[rivals[1]])
         assert Judge(model)(prefix, rivals).near_tie is (gap <= 2 * error)
         assert Judge(model)(prefix, rivals, by_module=True).near_tie is (gap <= 2 * by_module)
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(tiny_models: TinyModels, order: int) -> None:
-    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    scores = tiny_models.oracle(tiny_models.pair("neox"), "float32").target_scores(tuple(prefix))
-    first, second = (3, 250)[::order]
-    verdict = Judge(tiny_models.engine("neox").pair.target)(prefix, (first, second))
-    assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)

@@ -155,60 +155,51 @@ def test_a_pause_holds_every_method_before_its_round(bench: Bench) -> None:
     assert not any(isinstance(event, Round) for event in bench.events)
 
 
-def test_two_steps_go_two_stages(bench: Bench) -> None:
-    def hasty(bench: Bench) -> None:
-        bench.steering.step()
-        bench.steering.step()
-
-    bench.user = hasty
-    bench.run(("dynatree",), 24)
-    assert [stage.name for stage in bench.stages][:6] == ["verified", "drafted", "committed"] * 2
-
-
-def test_going_on_forgets_the_steps_that_were_left(bench: Bench) -> None:
-    def change_of_mind(bench: Bench) -> None:
-        for _ in range(50 if len(bench.seen) == 1 else 1):
-            bench.steering.step()
-        if len(bench.seen) == 1:
-            bench.steering.paused = False
-            bench.steering.paused = True
-
-    bench.user = change_of_mind
-    bench.run(("dynatree",))
-    assert [stage and stage.name for stage in bench.seen[:4]] == [None, *NAMES]
-
-
-def test_going_on_and_pausing_at_once_is_a_release_all_the_same(bench: Bench) -> None:
-    def twitch(bench: Bench) -> None:
-        bench.steering.paused = False
-        bench.steering.paused = len(bench.seen) < 4
-
-    bench.user = twitch
-    bench.run(("dynatree", "ar"))
-    assert [stage and stage.name for stage in bench.seen] == [None, *NAMES]
-
-
-def test_a_run_that_goes_on_is_held_no_more(bench: Bench) -> None:
-    def enough(bench: Bench) -> None:
-        bench.steering.step()
-        bench.steering.paused = len(bench.stages) < 2
-
-    bench.user = enough
-    bench.run(("dynatree", "ar"))
-    assert [stage.name for stage in bench.stages] == ["drafted", "verified"]
-    assert len(bench.played.tokens("ar")) == 12
-
-
-@pytest.mark.parametrize(("paused", "stages"), [(False, []), (True, ["drafted"])])
-def test_a_step_without_a_pause_is_no_promise_and_two_pauses_are_one(
-    bench: Bench, stages: list[str], *, paused: bool
-) -> None:
-    bench.steering.paused = paused
+def hasty(bench: Bench) -> None:
+    """Steps twice at each sleep."""
     bench.steering.step()
-    bench.steering.paused = True
-    bench.user = lambda bench: setattr(bench.steering, "stopped", True)
-    assert bool(bench.run(("dynatree",)).played.rounds("dynatree")) == paused
-    assert [stage.name for stage in bench.stages] == stages
+    bench.steering.step()
+
+
+def change_of_mind(bench: Bench) -> None:
+    """Goes on after many steps, and pauses again."""
+    for _ in range(50 if len(bench.seen) == 1 else 1):
+        bench.steering.step()
+    if len(bench.seen) == 1:
+        bench.steering.paused = False
+        bench.steering.paused = True
+
+
+def twitch(bench: Bench) -> None:
+    """Goes on and pauses at once, three times, and then goes on."""
+    bench.steering.paused = False
+    bench.steering.paused = len(bench.seen) < 4
+
+
+def enough(bench: Bench) -> None:
+    """Steps, and goes on after two stages."""
+    bench.steering.step()
+    bench.steering.paused = len(bench.stages) < 2
+
+
+@pytest.mark.parametrize(
+    ("user", "seen"),
+    [
+        (hasty, [None, *("verified", "drafted", "committed") * 2]),
+        (change_of_mind, [None, *NAMES]),
+        (twitch, [None, *NAMES]),
+        (enough, [None, "drafted", "verified"]),
+    ],
+)
+def test_each_step_of_the_present_pause_is_one_stage_and_going_on_is_a_release(
+    bench: Bench, user: Callable[[Bench], None], seen: list[str | None]
+) -> None:
+    bench.user = user
+    bench.run(("dynatree", "ar"), 24)
+    names = [stage and stage.name for stage in bench.seen]
+    assert names[: len(seen)] == seen
+    assert user in (hasty, change_of_mind) or len(names) == len(seen)
+    assert len(bench.played.tokens("ar")) == 24
 
 
 def test_a_run_that_is_paused_when_a_round_is_told_is_held_at_that_round(bench: Bench) -> None:

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
+from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode, load_pair
+from decoder.analysis.metrics import fold
+from decoder.analysis.paired import LOOKS, WARM_UP, Block, Blocks, between, compared, places
+from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.events import Event, Knob, Round
+from decoder.events import Event, Knob, Knobs, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS as BY_NAME
-from decoder.methods import all_knobs
+from decoder.methods import SIDE_A, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
@@ -24,8 +27,7 @@ from decoder.sampling.settings import SAMPLING, Sampling
 from tests.decoder.laws.races import COUPLED
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, methods_of
 from tests.decoder.property_settings import examples
-from tests.decoder.session.all_methods import CONFIG, LIVELY, TREES, Turns, turned
-from tests.decoder.session.round_comparison import compare
+from tests.decoder.session.all_methods import LIVELY, TREES, Turns, turned
 
 SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))
 """Small trees, for which the caches are allocated without spare room."""
@@ -114,28 +116,6 @@ def test_turns_of_temperature_before_a_token_are_told_as_one_unless_they_lead_ba
 # Knobs of trees
 
 
-@pytest.mark.parametrize(
-    ("method", "name", "value"),
-    [
-        *(("linear", "k", 11), ("linear", "p_min", 0.5)),
-        *(("eagle2", name, value) for name, value in (("eagle_steps", 2), ("eagle_topk", 1), ("draft_tokens", 20))),
-        *(("fixed", name, value) for name, value in (("n_max", 60), ("fixed_depth", 2))),
-        *(("fixed", name, value) for name, value in (("fixed_branching", 3), ("fixed_tau", 0.4))),
-        *(("dynatree", name, value) for name, value in (("d_max", 3), ("n_max", 12), ("b_min", 2), ("b_mid", 3))),
-        *(("dynatree", name, value) for name, value in (("b_max", 6), ("rho_stop", 0.4), ("rho_deep", 0.6))),
-        *(("dynatree", "tau", 0.3), ("alg1", "n_max", 3), ("alg1", "b_max", 6)),
-    ],
-)
-def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
-    tiny_models: TinyModels, method: str, name: KnobName, value: float
-) -> None:
-    tree = DynaTree(rho_stop=0.05, rho_deep=0.1, n_max=30, d0=2, d_max=6, history=False)
-    config = RunConfig((method,), 24, dynatree=tree, fixed=Fixed(n_max=9))
-    _, played = compare(tiny_models, "neox", "float64", config, turns={3: [(name, value)]})
-    as_before = tiny_models.play(tiny_models.pair("neox"), "float64", PROMPT, config).rounds(method)
-    assert [event.parents for event in played.rounds(method)] != [event.parents for event in as_before]
-
-
 @pytest.mark.parametrize(("of", "counts"), [("auto", [0, 1, 0]), ("dynatree", [1, 0, 1])])
 def test_a_turn_of_one_set_leaves_the_others_alone(tiny_models: TinyModels, of: RulesName, counts: list[int]) -> None:
     """Algorithm 1 obeys the knobs of `dynatree`."""
@@ -201,28 +181,6 @@ def test_trees_may_outgrow_the_room_they_began_with(tiny_models: TinyModels, met
 # History
 
 
-def test_history_goes_on_from_where_the_user_turned_a_knob(tiny_models: TinyModels) -> None:
-    tree = DynaTree(window=1, eta_d=2, target_acceptance=0.0, n_max=30)
-    turns: Turns = {2: [("d0", 1), ("d_max", 3)], 4: [("d_max", 5)]}
-    played = turned(tiny_models.engine("neox", "float64"), RunConfig(("dynatree",), 24, dynatree=tree), turns)
-    d0 = [event.knobs.d0 for event in played.rounds("dynatree") if event.knobs]
-    assert d0[2] == 1
-    assert max(d0[2:4]) <= 2
-    assert 2 < max(d0[4:]) <= 4
-
-
-def test_history_off_leaves_knobs_where_they_are(tiny_models: TinyModels) -> None:
-    turns: Turns = {3: [("history", 0)], 6: [("tau_h", 0.6), ("d0", 99)]}
-    race = turned(tiny_models.engine("neox", "float64"), replace(CONFIG, methods=("dynatree",)), turns)
-    told = [(knob.round, knob.name, knob.new) for knob in race.turned("dynatree", "user")]
-    assert told == [(3, "history", 0), (6, "tau_h", 0.6), (6, "d0", 7)]
-    assert all(knob.round <= 3 for knob in race.turned("dynatree", "history"))
-    seen = [(event.knobs.tau_h, event.knobs.d0) for event in race.rounds("dynatree") if event.knobs]
-    assert len(set(seen[3:6])) == 1
-    assert set(seen[6:]) == {(0.6, 7)}
-    assert race.turned("dynatree", "user")[1].old == seen[5][0]
-
-
 @pytest.mark.parametrize(("name", "method"), [("neox", "dynatree"), ("llama", "alg1"), ("neox-strange", "dynatree")])
 def test_history_tells_changes_of_depth_and_hundredths_of_tau_h(
     tiny_models: TinyModels, name: str, method: str
@@ -269,3 +227,78 @@ def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greed
     played = turned(tiny_models.engine(name), config, turns)
     expected = tiny_models.generate(tiny_models.pair(name), "float32", PROMPT, 20)
     assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+
+
+# One method with two settings
+
+
+DEEP, FLAT = DynaTree(d0=4), DynaTree(d0=1)
+WITH_KNOBS = tuple(name for name, method in BY_NAME.items() if method.rules)
+
+
+def rounds(events: list[Event], method: str) -> list[Round]:
+    return [event for event in events if isinstance(event, Round) and event.method == method]
+
+
+@pytest.mark.parametrize("method", WITH_KNOBS)
+def test_every_method_with_parameters_has_a_side_a_that_writes_the_same_text(
+    tiny_models: TinyModels, method: str
+) -> None:
+    config = RunConfig((method, "ar"), 24)
+    both = config.compared(method, config.rules(BY_NAME[method].rules or method))
+    race = fold(decode(tiny_models.engine("neox"), PROMPT, both))
+    assert list(race.tallies) == [method, f"{method}{SIDE_A}", "ar"]
+    assert len({tuple(tally.tokens) for tally in race.tallies.values()}) == 1
+
+
+def test_each_side_drafts_by_its_own_settings_and_the_run_tells_both(tiny_models: TinyModels) -> None:
+    config = RunConfig(("dynatree",), 24, dynatree=DEEP).compared("dynatree", FLAT)
+    start, *events = decode(tiny_models.engine("neox"), PROMPT, config)
+    assert isinstance(start, Run)
+    assert [own["d0"] for own in start.methods.values()] == [4, 1]
+    first = [rounds(events, name)[0].knobs for name in start.methods]
+    assert first == [Knobs(DEEP.tau_h, DEEP.tau_l, 4), Knobs(FLAT.tau_h, FLAT.tau_l, 1)]
+
+
+def test_a_turn_changes_side_b_alone(tiny_models: TinyModels) -> None:
+    config = RunConfig(("alg1",), 24, dynatree=DEEP).compared("alg1", DEEP)
+    steering, events = Steering(), list[Event]()
+    for event in decode(tiny_models.engine("neox"), PROMPT, config, steering):
+        events.append(event)
+        if len(events) == 6:
+            steering.turn("n_max", 2, "dynatree")
+    assert [event.method for event in events if isinstance(event, Knob) and event.source == "user"] == ["alg1"]
+    assert max(len(event.tokens) for event in rounds(events, f"alg1{SIDE_A}")[4:]) > 2
+    assert max(len(event.tokens) for event in rounds(events, "alg1")[4:]) <= 2
+
+
+@pytest.mark.parametrize("method", ["ar", "hf"])
+def test_a_method_without_parameters_has_no_settings_to_compare(method: str) -> None:
+    with pytest.raises(ConfigError, match=f"{method} has no parameters"):
+        RunConfig((method,)).compared(method, Linear())
+
+
+def test_the_parameters_of_another_method_are_refused() -> None:
+    with pytest.raises(ConfigError, match="give DynaTree"):
+        RunConfig().compared("dynatree", Linear())
+
+
+def looked_at(engine: Engine, prompt: str) -> Blocks:
+    config = RunConfig(("dynatree",), 8 * (WARM_UP + LOOKS[0]), seed=7, temperature=0.6)
+    events = [*decode(engine, prompt, config.compared("dynatree", config.of(DynaTree)))]
+    sides = [places(rounds(events, name)) for name in (f"dynatree{SIDE_A}", "dynatree")]
+    return tuple(
+        Block(*(between(side[place], side[place + 1]) for side in sides))
+        for place in range(WARM_UP, min(map(len, sides)) - 1)
+    )
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(200, marks=pytest.mark.soak)])
+def test_equal_settings_of_the_embedded_pair_are_called_different_at_most_once_in_20_texts(count: int) -> None:
+    engine = load_pair()
+    books = "It was late, and the house", "The captain looked at the sea", "My dear sister", "In the spring", "He said"
+    found = [compared(looked_at(engine, f"{books[n % 5]} {n}. ")) for n in range(count)]
+    seen = [each for each in found if each is not None]
+    assert len(seen) >= 0.8 * count
+    assert all(each.tokens_per_round.value == pytest.approx(1) for each in seen)
+    assert sum(each.verdict in ("faster", "slower") for each in seen) <= max(1, 0.08 * len(seen))

@@ -13,7 +13,7 @@ from decoder.errors import PromptError
 from decoder.forward.language_model import fitted
 from decoder.methods.auto import Auto
 from decoder.methods.delayed import Delayed
-from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.settings import Sampling
 from decoder.selector.actions import MOST
 from decoder.selector.policy import scalars
 from decoder.session.hf_assisted import as_wide_as
@@ -131,10 +131,3 @@ def test_features_of_a_selector_see_that_the_draft_lacks_ids(engine: Engine) -> 
 def test_a_draft_with_the_target_s_width_runs_as_it_is(tiny_models: TinyModels) -> None:
     draft = tiny_models.engine("neox").pair.draft_model
     assert fitted(draft, VOCABULARY) is draft
-
-
-def test_noise_of_an_id_is_the_same_for_a_wider_target(engine: Engine) -> None:
-    sampled = engine.sampled(3, Schedule(Sampling(0.7)))
-    wide, narrow = (each.gumbel_noise() for each in (sampled, with_pair(sampled, target=engine.pair.draft_model)))
-    rows = torch.zeros(1, WIDTH)
-    assert torch.equal(wide.scores(rows, [5])[:, :VOCABULARY], narrow.scores(rows[:, :VOCABULARY], [5]))

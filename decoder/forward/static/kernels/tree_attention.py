@@ -265,14 +265,6 @@ def division(heads: Heads, rows: int, visible: int, multiprocessors: int, dtype:
     return Division(tile, SCORES_OF_FLOAT32 // tile if float32 else STEP, blocks, parts)
 
 
-def iterations(heads: Heads, rows: int, visible: int, multiprocessors: int, dtype: torch.dtype) -> int:
-    """Largest number of steps that one program of `attend_by_parts` takes one after the other, if the text fills all
-    `visible` slots; see `division`.
-    """
-    divided = division(heads, rows, visible, multiprocessors, dtype)
-    return max(math.ceil(visible / (divided.step * divided.parts)), math.ceil(rows / divided.own_step))
-
-
 def launch(tile: int, dtype: torch.dtype, generation: int) -> dict[str, int | bool | None]:
     """Compiler options: as few warps as possible without spilled registers. From Hopper on, 4 warps multiply a tile of
     64 queries by one instruction, which reads keys and values from shared memory.

@@ -13,31 +13,24 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
-from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import Heads, RotationMatrices, rotate_heads
 from decoder.forward.families.native import NativeModel, aligned
-from decoder.forward.families.registry import FIXED, NEOX, reading_bytes, weight_bytes
-from decoder.forward.hf import ModuleForward
+from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.hf_module import HfModule, OnDemand
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward, static_in_place
 from decoder.forward.taps import LayerStates
-from decoder.methods.dynatree import DynaTree
-from decoder.models import checkpoints
 from decoder.models.checkpoints import load_model
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.heads import TappedTarget
 from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
-from decoder.tree_rules import Rules
 from tests import tiny
 from tests.decoder.family_models import MODELS, laid_out_anew, made, static_of
-from tests.decoder.live_tensors import Live
-from tests.decoder.makers import TinyModels, graph_slots, host_session
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.random_trees import errors, path
-from tests.decoder.session.cuda_graph.matching import check, rounds_of
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.heads import target
@@ -199,20 +192,6 @@ def test_a_static_form_that_the_host_drives_writes_layer_states_too() -> None:
 # Passes that the host drives
 
 
-@pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
-def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules: Rules | None) -> None:
-    engine, rounds = tiny_models.engine("neox", "float64"), list[list[Any]]()
-    for form_of in (ModuleForward, static_of):
-        with pytest.MonkeyPatch.context() as patch:
-            for model in (engine.pair.target, engine.pair.draft_model):
-                patch.setattr(model, "runs_by", form_of(model.hf.module))
-            session = host_session(engine, [5, 6, 7, 8], 40, rules)
-            session.prefill()
-            rounds.append(rounds_of(session))
-    for one, other in zip(*rounds, strict=True):
-        check(one, other)
-
-
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: TinyModels) -> None:
     engine = tiny_models.engine("neox")
@@ -283,38 +262,6 @@ def test_graphs_run_by_the_form_that_a_model_was_loaded_in(loaded: Pair, monkeyp
         assert isinstance(form, NativeModel)
         assert static_in_place(model) is form
         assert model.runs_by is form
-
-
-@ELSEWHERE
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    config = tiny.FAMILIES[family](hidden_size=64, num_hidden_layers=16, intermediate_size=256)
-    tiny.build(config, seed=1).save_pretrained(tmp_path)
-    with Live() as live:
-        model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, NativeModel)
-    look = Architecture.of(config)
-    whole = weight_bytes(look, dtype)
-    assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
-    assert reading_bytes(look, dtype) < whole / 2
-    assert live.bytes < 1.1 * whole
-
-
-@ELSEWHERE
-def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[torch.device, int]] = []
-    monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *given: asked.append(given))
-    folder = str(tiny_models.pair("neox").target)
-    model, look = load_model(folder, CPU, torch.bfloat16), Architecture.of(checkpoints.load_config(folder))
-    assert asked == [(CPU, reading_bytes(look, torch.bfloat16))]
-    assert isinstance(model.runs_by, ModuleForward)
-    assert model.hf.loaded is not None
-    form = static_in_place(model)
-    assert isinstance(form, ModuleStatic)
-    assert form.reason == "0.0 GiB more memory would be needed to make the native model of target"
 
 
 def test_a_form_that_is_exact_on_a_device_is_that_of_the_module_and_no_other_is_held(

@@ -101,29 +101,17 @@ def test_more_of_the_best_logits_than_a_lane_lists_are_kept(
     ],
     ids=str,
 )
-@pytest.mark.parametrize("listed", [True, False])
 def test_a_row_is_read_as_often_as_is_said(
-    dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch, *, listed: bool
+    dtype: torch.dtype, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of equal logits, a search finds the highest only in the row itself."""
     vocabulary, block = 555, 128
     monkeypatch.setattr(searched_truncation, "BLOCK", block)
     logits = torch.zeros((1, vocabulary), dtype=dtype)
-    if listed:
-        logits[0, :block] = torch.linspace(9, 1, block)
-    said = searched_truncation.row_passes(
-        8 * dtype.itemsize, top_k=sampling.top_k > 0, top_p=sampling.top_p < 1, listed=listed
-    )
+    logits[0, :block] = torch.linspace(9, 1, block)
+    said = searched_truncation.row_passes(top_k=sampling.top_k > 0, top_p=sampling.top_p < 1)
     with loads_of(logits) as sizes:
         truncation(SearchedTruncation.of, vocabulary, sampling).excluded(logits)
     assert sum(sizes) == said * vocabulary
-
-
-def test_a_usual_row_is_read_two_or_three_times() -> None:
-    for code_bits in (16, 32):
-        assert searched_truncation.row_passes(code_bits, top_k=True, top_p=True) == 2
-        assert searched_truncation.row_passes(code_bits, top_k=True, top_p=False) == 2
-        assert searched_truncation.row_passes(code_bits, top_k=False, top_p=True) == 3
 
 
 @BY_INTERPRETER

@@ -29,7 +29,6 @@ from decoder.run.loading import TRIED
 from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
-from decoder.session.cuda_graph.operators import Operators
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -196,14 +195,9 @@ def text_of_host(engine: Engine, prompt: Sequence[int], limit: int) -> list[int]
     return text_of(rounds_of(session))
 
 
-def last(operators: Iterable[Operators]) -> Operators:
-    """The operators after the last trial."""
-    return list(operators)[-1]
-
-
 def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
-    """The engine with empty `GraphSlots` and without graphs; `by_module`: its models run as Hugging Face modules."""
-    graph_slots = GraphSlots(graphs=False)
+    """The engine with empty slots, which make plain calls on a CPU; `by_module`: models run as Hugging Face modules."""
+    graph_slots = GraphSlots()
     if by_module:
         graph_slots.forms = {
             model: ModuleStatic(model.hf.module) for model in (engine.pair.target, engine.pair.draft_model)
@@ -214,7 +208,7 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
 def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
     """The engine of `with_slots` with rounds replayed from records, as a GPU replays graphs."""
     found = with_slots(engine, by_module=by_module)
-    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # stands in for Graphs
+    graph_slots(found)._captures = Recorded([])  # type: ignore[assignment]  # stands in for Graphs
     return found
 
 

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from decoder import load_pair
 from decoder.engine import Engine
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.system.device import Graphs
 from tests.decoder.makers import TinyModels
 
 gpu = pytest.mark.skipif(
@@ -26,7 +29,8 @@ def on_gpu(tiny_models: TinyModels, name: str, dtype: str, *, graphs: bool = Tru
         # The slots that a trial of kernels fills are replaced below.
         lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype, kernels=False),
     )
-    return replace(loaded, slots=GraphSlots(graphs=graphs))
+    calls = None if graphs else SimpleNamespace(capture=lambda work, _: work)
+    return replace(loaded, slots=GraphSlots(_captures=cast("Graphs | None", calls)))
 
 
 @contextmanager

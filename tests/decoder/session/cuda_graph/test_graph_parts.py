@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from decoder.draft.model_drafter import best_children
 from decoder.forward.layer_kinds import Windows
-from decoder.forward.static.static_forward import visibility
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.device_state import DeviceState, verified
 from decoder.session.cuda_graph.draft import PART, WHOLE, DraftLayout, DraftPart, best_tokens, parts
+from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
     DEEPEST,
@@ -158,27 +158,6 @@ def test_a_vocabulary_is_divided_where_all_that_is_searched_takes_one_kernel(voc
         assert count * PART + rest < WHOLE
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "expected"), [(288, 0), (50304, 393), (128256, 1002), (151936, 1187), (50277, 392)]
-)
-def test_large_vocabularies_are_divided_whatever_their_size(vocabulary: int, expected: int) -> None:
-    assert parts(vocabulary, 8) == expected
-
-
-@pytest.mark.parametrize("start", [0, 1, 3, 9])
-def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
-    seen = torch.tensor([[True, False, False], [True, True, False], [False, False, True]])
-    bias = visibility(torch.tensor(start), seen, 12, torch.float16)
-    visible = bias == 0
-    assert bias[~visible].unique().tolist() in ([], [torch.finfo(torch.float16).min])
-    for row in range(3):
-        expected = [
-            column < start or column == 0 or (column - start < 3 and bool(seen[row, column - start]))
-            for column in range(12)
-        ]
-        assert visible[row].tolist() == expected
-
-
 # Acceptance
 
 
@@ -220,7 +199,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     fake, other = Fake(choices), Fake([])
     target, draft = (DraftPart(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
-    verify(target, draft, state, bucket(len(tree)), deepest, 256, GreedyVerifier().choose)
+    verify(target, draft, state, bucket(len(tree)), deepest, 256, GreedyVerifier().choose, PLAIN)
 
     assert verified(state.report.numpy(), len(tree)) == (path, bonus)
     count = len(path)
@@ -244,9 +223,11 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 def test_without_a_tree_a_verification_commits_the_verifier_s_choices_and_teaches_history_nothing() -> None:
     state, target = laid_out(TokenTree([3]), [1, 3]), Fake([5])
     side = DraftPart(target, target.new_store(600), VOCABULARY, 500)
-    verify(side, None, state, 1, 0, 256, GreedyVerifier().choose)
+    verify(side, None, state, 1, 0, 256, GreedyVerifier().choose, PLAIN)
     for choice in (4, 6):
-        verify(side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice))
+        verify(
+            side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice), PLAIN
+        )
     assert state.text[:5].tolist() == [1, 3, 5, 4, 6]
     assert verified(state.report.numpy(), 1) == ([], 6)
     assert int(state.rounds) == 0
@@ -292,14 +273,3 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
         now = controller.rules
         assert isinstance(now, DynaTree)
         assert (float(state.rule.growth.d0), float(state.rule.growth.tau_h)) == (now.d0, now.tau_h)
-
-
-def test_what_was_tried_out_is_undone() -> None:
-    state = DeviceState(CPU, 600)
-    state.begin([1, 2, 3], DynaTree().rule())
-    before = [tensor.clone() for tensor in state._tensors()]
-    restore = state.saved()
-    for tensor in state._tensors():
-        tensor.add_(1)
-    restore()
-    assert all(bool((now == was).all()) for now, was in zip(state._tensors(), before, strict=True))

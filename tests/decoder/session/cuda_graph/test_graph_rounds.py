@@ -331,7 +331,7 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(devices: Devices)
         slot.state.nodes[3, 1:] += 3
         state = [slot.draft.store, *slot.state._tensors()]
         before = [tensor.clone() for tensor in state]
-        repeated = slot.verification(8, length, 7)
+        repeated = slot.work((8, 7), length)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
         repeated()
         assert int(slot.state.length) > length
@@ -367,12 +367,3 @@ def test_graph_rounds_end_with_the_sentence_of_the_host_s_rounds(
         assert end.reason == "error"
         assert f"logits in round {failed} are NaN or infinite, computed in float32" in (end.error or "")
         assert tokens == text[: len(tokens)]
-
-
-def test_trees_of_lookups_end_with_the_sentence_too(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("llama")
-    last = tiny_models.prompt_tokens(pair, "The tree grows")[-1]
-    broken = tiny.TinyPair(damaged(pair.target, tiny_models.fresh(), last, math.nan), pair.draft)
-    by_lookup = with_slots(with_pair(tiny_models.loaded(broken, "float32"), draft=None))
-    race = play(by_lookup, RunConfig(("linear", "dynatree"), 24))
-    assert [race.end(method).reason for method in ("linear", "dynatree")] == ["error", "error"]

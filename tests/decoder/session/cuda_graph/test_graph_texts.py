@@ -4,10 +4,13 @@ are turned, and with heads and attention windows, some of which the host alone d
 `test_graph_rounds.py` compares sampled rounds one by one.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
+import torch
 
 from decoder import RunConfig, Steering, decode
 from decoder.draft.tree_size.plan import TreePlan, ranks
@@ -19,36 +22,46 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.run.decoding_path import decoding_path
+from decoder.run.decoding_path import DecodingPath, decoding_path
+from decoder.run.loading import make_engine
+from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.device_state import DeviceState
+from decoder.session.cuda_graph.lookup_session import LookupSession
 from decoder.session.cuda_graph.self_test import prepare_rounds
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT, Shape
 from decoder.session.host import HostSession
-from decoder.session.protocol import Outcome
+from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import KnobState, Turn
+from decoder.system.device import Outbox
 from decoder.tree_rules import Rules
 from decoder.verify.verifier import CoupledDeviceVerifier, GreedyVerifier, device_verifier
 from tests.decoder.any_family import built, config_of, engine_of
-from tests.decoder.makers import Played, graph_slots, host_session
+from tests.decoder.makers import METHODS as RACED
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots, host_session, play, with_pair
 from tests.decoder.session.cuda_graph.matching import (
     GREEDY,
     LIVELY,
     METHODS,
-    PROMPT,
     WIDE,
     Devices,
     RandomSizes,
+    Turns,
     begun,
+    check,
     match,
     prepared,
+    recorded,
     records,
     refused,
     rounds_of,
     text_of,
     text_of_host,
 )
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.pairs import on_fake_device
 from tests.heads import name
 
 GREEDY_VERIFIER = GreedyVerifier()
@@ -84,7 +97,6 @@ def played(
     session, found = devices.begun(engine, WIDE, limit, sizes), list[Outcome]()
     while not found or not found[-1].finished:
         found.append(session.step(tuple(turns) if len(found) > 3 else ()))
-    assert session.waits == len(found) or turns
     return found
 
 
@@ -179,19 +191,6 @@ def test_settings_are_turned_at_the_same_token_as_on_the_host_and_the_text_stays
     assert text != plain
 
 
-def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one_text(devices: Devices) -> None:
-    names, steering, events = ("dynatree", "ar", "linear", "alg1"), Steering(), []
-    for event in decode(devices.recorded(), PROMPT, RunConfig(names, 120, seed=4), steering):
-        events.append(event)
-        if isinstance(event, Round) and event.method == "ar" and event.round in (2, 40):
-            steering.turn("temperature", 0.6 if event.round == 2 else 0.0)
-    texts = {name: Played(events).tokens(name) for name in names}
-    assert texts == dict.fromkeys(names, texts["ar"])
-    greedy = devices.generated(120)
-    assert texts["ar"] != greedy
-    assert texts["ar"][:60] == greedy[:60]
-
-
 # Captured graphs
 
 
@@ -256,11 +255,156 @@ def test_heads_without_a_static_form_are_driven_by_the_host(devices: Devices) ->
     assert decoding_path(engine).name == "host"
 
 
-def test_texts_of_windows_are_tried_before_rounds_are_trusted(devices: Devices) -> None:
-    assert refused(devices.plain("windows", "float32")) is None
-
-
 @pytest.mark.parametrize(("family", "reason"), [("mistral", SHORT), ("gemma3_text", SHORT), ("llama4_text", CHUNKED)])
 def test_the_host_drives_rounds_of_models_with_other_windows(family: str, reason: str) -> None:
     module = built(config_of(family))
-    assert prepare_rounds(engine_of(module, module).pair, GraphSlots(graphs=False), [None]) == reason
+    assert prepare_rounds(engine_of(module, module).pair, GraphSlots(), [None]) == reason
+
+
+# Whole runs
+
+
+def run_of(engine: Engine, names: Sequence[str], limit: int = 60, steering: Steering | None = None) -> Any:
+    return decode(engine, PROMPT, RunConfig(tuple(names), limit, dynatree=DynaTree()), steering or Steering())
+
+
+def test_all_methods_race_and_write_the_same_text(devices: Devices) -> None:
+    loaded = devices.recorded()
+    played, expected = play(loaded, RunConfig(RACED, 24)), devices.generated(24)
+    for method in RACED:
+        assert played.tokens(method) == expected
+        assert played.figures(method).identical_to_ar
+    with_slots = set(RACED) - {"ar", "streaming", "alg1", "hf"}
+    assert len(graph_slots(loaded)._free) == len(with_slots)
+
+
+def test_the_graphs_of_a_method_are_captured_before_its_first_round(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, steering, told = devices.recorded(), Steering(), list[str]()
+    prepare = GraphSession.prepare
+    monkeypatch.setattr(GraphSession, "prepare", lambda session: told.append(prepare(session)) or told[-1])  # type: ignore[func-returns-value]
+    captured = dict[str, int]()
+    for event in run_of(loaded, ("dynatree", "ar"), 24, steering):
+        if isinstance(event, Round):
+            captured.setdefault(event.method, records(loaded))
+            assert not steering.preparing
+    assert captured["dynatree"] < captured["ar"] == records(loaded)
+    assert [words for words in told if words][-1] == "CUDA graphs: 1 of 1 captured"
+    assert "CUDA graphs: 3 of 5 captured" in told
+
+
+@pytest.mark.parametrize("stops", [True, False], ids=["is stopped", "nobody reads to its end"])
+def test_a_run_gives_all_seats_back_that(devices: Devices, *, stops: bool) -> None:
+    pair, steering, started = devices.plain(dtype="float32"), Steering(), list[str]()
+    run = run_of(pair, ("dynatree", "ar", "linear"), 60, steering)
+    for event in run:
+        started += [event.method] if isinstance(event, Round) else []
+        steering.stopped = stops and len(started) >= 4
+        if not stops and len(set(started)) == 3:
+            break
+    run.close()
+    assert len(graph_slots(pair)._free) == 3
+
+
+# Lookups
+
+SHALLOW = DynaTree(
+    d0=4, d_max=8, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=20
+)
+LOOKED_UP = [Linear(8), Fixed(depth=3, branching=2, n_max=12), SHALLOW, replace(SHALLOW, selection="best")]
+SAMPLED = Sampling(temperature=0.7, top_k=20)
+TURNED: Turns = {2: [("d0", 6.0)], 3: [("tau_h", 0.5), ("n_max", 4)]}
+LIMIT = 30
+
+
+@pytest.fixture
+def alone(tiny_models: TinyModels) -> Engine:
+    """A target without a draft model, with rounds replayed from records."""
+    return recorded(with_pair(tiny_models.engine("neox"), draft=None))
+
+
+@pytest.fixture
+def looping(alone: Engine) -> list[int]:
+    """A prompt after which the target repeats itself."""
+    return [1, 2, 3, *text_of_host(alone, [1, 2, 3], 80)]
+
+
+def opened(engine: Engine, rules: Rules | None) -> Session:
+    return engine.session([1, 2, 3], LIMIT, KnobState(rules) if rules else None)
+
+
+@pytest.mark.parametrize("rules", LOOKED_UP, ids=["linear", "fixed", "dynatree", "best"])
+def test_repeated_text_is_accepted_many_tokens_a_round_as_on_the_host(
+    alone: Engine, looping: list[int], rules: Rules
+) -> None:
+    rounds = match(alone, looping, LIMIT, rules)
+    assert max(len(outcome.accepted) for outcome in rounds) >= 3
+    assert [len(outcome.tree) for outcome in match(alone, [1, 2, 3], 4, rules)] == [1] * 4  # nothing is found
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_tree_grows_again_under_turned_knobs(alone: Engine, looping: list[int], sampling: Sampling) -> None:
+    match(alone.sampled(2, Schedule(sampling)), looping, LIMIT, SHALLOW, TURNED)
+    rounds = match(alone.sampled(2, Schedule(sampling)), 4 * [5, 6, 7, 8, 6, 7], LIMIT, SHALLOW)
+    assert sum(len(outcome.tree) > 1 for outcome in rounds) > 2
+
+
+def test_no_tree_is_deeper_than_the_context_has_room(alone: Engine, looping: list[int]) -> None:
+    rounds = match(with_pair(alone, context=len(looping) + 11), looping, 11, Linear(8))
+    assert min(outcome.room for outcome in rounds) < 8
+
+
+def test_a_tree_waits_until_the_copy_of_the_tree_before_has_ended(
+    alone: Engine, looping: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send: Callable[..., None] = Outbox.send
+    with fake_cuda() as device:
+        monkeypatch.setattr(Outbox, "send", lambda *given: device.log.append("tree") or send(*given))  # type: ignore[func-returns-value]
+        session = begun(on_fake_device(alone), looping, LIMIT, SHALLOW)
+        for turn in range(4):
+            session.step((Turn("tau_h", 0.5 + turn / 10),))
+        session.close()
+    *between, _ = " ".join(device.log).split("tree")[1:]
+    assert len(between) > 4
+    assert all(re.search(r"replay.*wait|copy.*wait", requests) for requests in between)
+
+
+def test_rules_that_no_longer_fit_go_on_on_the_host(alone: Engine) -> None:
+    session, host = opened(alone, SHALLOW), opened(replace(alone, slots=None), SHALLOW)
+    for each in (session, host):
+        each.prefill()
+    check(*(each.step((Turn("d_max", 40),)) for each in (session, host)))
+    assert text_of(rounds_of(session)) == text_of(rounds_of(host))
+    assert len(graph_slots(alone)._free) == 1
+
+
+def test_costs_choose_the_sizes_of_looked_up_trees_on_the_host_alone(alone: Engine) -> None:
+    assert isinstance(opened(alone, Auto()), HostSession)
+    assert isinstance(opened(alone, SHALLOW), LookupSession)
+    assert type(opened(alone, None)) is GraphSession
+
+
+def test_the_host_reads_no_noise_from_the_device() -> None:
+    schedule = Schedule(SAMPLED)
+    noise = [GumbelNoise(3, schedule, 50, torch.device(device)).noise_of(7, [4, 9, 2]) for device in ("cpu", "meta")]
+    assert noise[1] == pytest.approx(noise[0], abs=1e-5)
+
+
+def test_a_pair_without_a_draft_model_is_tested_when_it_is_loaded(
+    alone: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test verifies trees that lookups have found."""
+    sizes, append_tree = set[int](), DeviceState.append_tree
+
+    def noted(state: DeviceState, nodes: int) -> None:
+        sizes.add(nodes)
+        append_tree(state, nodes)
+
+    monkeypatch.setattr(DeviceState, "append_tree", noted)
+    assert refused(alone) is None
+    assert sizes
+    with fake_cuda():
+        made = make_engine(on_fake_device(alone).pair, kernels=False)
+        assert graph_slots(made).refused is None
+        assert decoding_path(made) == DecodingPath("cuda graphs", "native model")

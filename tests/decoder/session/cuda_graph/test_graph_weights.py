@@ -16,7 +16,6 @@ from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import ModuleForward, source_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
@@ -126,30 +125,6 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights_and_what_needs
     for model in models(engine):
         model.slim()
     assert loaded(engine) == [False, False]
-
-
-def test_near_ties_are_judged_as_by_modules(fresh: Fresh, tiny_models: TinyModels) -> None:
-    native, prefix = fresh("neox", "bfloat16"), tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    before = Judge(native.pair.target)(prefix, (7, 9))
-    assert briefly_prepared(native) is None
-    after = Judge(native.pair.target)(prefix, (7, 9))
-    assert after.near_tie is before.near_tie
-    assert after.gap == pytest.approx(before.gap, abs=1e-5)
-    assert not loaded(native)[0]
-
-
-def test_a_family_without_a_native_model_runs_by_its_module_and_holds_it(
-    fresh: Fresh, greedy: Callable[..., list[int]]
-) -> None:
-    pair = fresh("qwen3")
-    held = [model.hf.loaded for model in models(pair)]
-    assert briefly_prepared(pair) is None
-    forms = [graph_slots(pair).forward(model) for model in models(pair)]
-    assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no native implementation"] * 2
-    for model in models(pair):
-        model.slim()
-    assert [model.hf.loaded for model in models(pair)] == held
-    assert texts(pair, ("ar", "alg1"))["alg1"] == greedy("qwen3")
 
 
 def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
@@ -276,40 +251,6 @@ def _as_if_it_had_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 GRAPHS = pytest.mark.usefixtures("_as_if_it_had_graphs")
 
 
-@pytest.fixture
-def random_pair(tiny_models: TinyModels, tmp_path: Path) -> Callable[..., Engine]:
-    path = tmp_path / "config.json"
-    path.write_text((tiny_models.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
-    return lambda dtype, *report: shapes.random_pair(
-        str(path), str(path), device="cpu", dtype=dtype, report=report[0] if report else print
-    )
-
-
-@GRAPHS
-def test_random_weights_are_tried_and_held_once(random_pair: Callable[..., Engine]) -> None:
-    said: list[str] = []
-    pair = random_pair("bfloat16", said.append)
-    assert "testing rounds on the device" in said
-    assert graph_slots(pair).refused is None
-    assert loaded(pair) == [False, False]
-    assert all(graph_slots(pair).forms.get(model) for model in models(pair))
-
-
-@GRAPHS
-def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
-    random_pair: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError("operation not permitted when stream is capturing")
-
-    said: list[str] = []
-    monkeypatch.setattr("decoder.session.cuda_graph.slots.captured", fail)
-    pair = random_pair("float32", said.append)
-    assert graph_slots(pair).refused == "operation not permitted when stream is capturing"
-    assert str(graph_slots(pair).refused) in said[-1]
-    assert all(isinstance(model.runs_by, ModuleForward) for model in models(pair))
-
-
 @GRAPHS
 def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_form(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
@@ -325,14 +266,3 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
     assert loaded(pair) == [False, False]
     assert all(graph_slots(pair).forms.get(model) for model in models(pair))
     assert play(pair, RunConfig(("linear", "ar"), 30)).figures("linear").identical_to_ar
-
-
-@GRAPHS
-def test_a_random_draft_of_a_refused_pair_is_not_tried(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Engine] = []
-    monkeypatch.setattr(self_test, "prepare_rounds", lambda pair, *_: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
-    saved = tiny_models.pair("neox")
-    pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
-    assert (len(asked), graph_slots(pair).refused) == (1, "it does not")

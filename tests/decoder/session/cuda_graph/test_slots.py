@@ -31,7 +31,7 @@ from decoder.system.device import Graphs, Mailbox, without_gradients
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.verify.verifier import GreedyVerifier
-from tests.decoder.makers import graph_slots, with_pair
+from tests.decoder.makers import graph_slots
 from tests.decoder.session.cuda_graph.matching import (
     METHODS,
     WIDE,
@@ -97,7 +97,6 @@ def test_a_seat_has_room_for_both_models_rows(devices: Devices) -> None:
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(devices: Devices) -> None:
     engine = devices.recorded("long", "float32")
-    graph_slots(engine).graphs = False
     session = begun(engine, [1, 2, 3], 20, WIDE)
     session.step(())
     session.close()
@@ -148,8 +147,8 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     asked = list[str]()
     noted(monkeypatch, slots, "refuse_waits", asked)
     pair = devices.recorded()
-    for session in [devices.begun(pair, WIDE, 40, controller) for controller in [RandomSizes(3)] * 2]:
-        rounds_of(session)
+    for controller in [RandomSizes(3)] * 2:
+        rounds_of(devices.begun(pair, WIDE, 40, controller))
     assert records(pair) > 10
     assert len(asked) == 3  # a draft, a verification, a plain round
 
@@ -159,7 +158,8 @@ def test_other_models_do_not_take_each_other_s_seats_and_their_forwards_are_look
     llama = replace(devices.recorded("llama"), slots=graph_slots(neox))
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
         match(pair, devices.prompt(name), 12, Linear(2))
-    assert [len(kinds) for kinds in graph_slots(neox)._capturable.values()] == [2, 2]
+    (slot,) = graph_slots(neox)._free
+    assert len(slot._capturable) == 2
 
 
 def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
@@ -170,8 +170,8 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     monkeypatch.setattr(slot, "mark", lambda: SimpleNamespace(wait=lambda: log.append("wait")))
     monkeypatch.setattr(slots, "tried", lambda *_: log.append("try"))
     monkeypatch.setattr(slots, "captured", lambda *_: log.append("capture"))
-    slot.verification(1, 3, 0)
-    slot.verification(1, 3, 0)
+    slot.work((1, 0), 3)
+    slot.work((1, 0), 3)
     assert log == ["wait", "try", "capture", "wait"]
 
 
@@ -219,25 +219,6 @@ def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
 
 
 # Captures in idle time
-
-
-@pytest.mark.parametrize("rules", [None, DynaTree()], ids=str)
-def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
-    devices: Devices, rules: Rules | None
-) -> None:
-    pair = devices.recorded("long")
-    session = begun(pair, [7 * place % 260 for place in range(150)], 140, rules)
-    fresh, finished = list[int](), None
-    while not finished:
-        before = records(pair)
-        finished = session.step(()).finished
-        if len(session.text) > 180:  # every size of a round has been used by then
-            fresh.append(records(pair) - before)
-        while session.prepare():
-            pass
-    assert [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]  # what it has grown into
-    assert len(fresh) > 20
-    assert sum(fresh) == 0
 
 
 def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(devices: Devices) -> None:
@@ -326,28 +307,6 @@ def test_stages_are_told_in_their_order_with_what_is_known_by_then_and_time_that
         assert 0 < outcome.round_s < 500
 
 
-@pytest.mark.parametrize("limit", [1, 5, 12])
-def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch, limit: int
-) -> None:
-    asked = noted(monkeypatch, PendingRounds, "verification", [])
-    session = devices.begun(devices.plain(dtype="float32"), None, limit)
-    for _ in range(limit):
-        session.step(())
-    assert len(asked) == limit
-
-
-def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drafts = noted(monkeypatch, PendingRounds, "draft", [])
-    ending = with_pair(devices.plain(), eos=frozenset({devices.generated(12)[-1]}))
-    rounds = rounds_of(devices.begun(ending, Linear(3), 100))
-    assert rounds[-1].finished == "eos"
-    assert len(drafts) == len(rounds) + 1
-    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * len(drafts)
-
-
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(devices: Devices) -> None:
     """Draft passes: the first tree, a tree ahead in each round except perhaps the last, and a new tree at the turn."""
     session = devices.begun(devices.plain(dtype="float32"), Linear(3), 40)
@@ -367,15 +326,15 @@ def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
     session = devices.begun(devices.plain(dtype="float32"), Linear(), 60)
     session.step(())
     for owner, name in (
-        (GraphSlot, "drafting"),
-        (GraphSlot, "verification"),
+        (PendingRounds, "draft"),
+        (PendingRounds, "verification"),
         (Mailbox, "receive"),
         (session_module, "learnt"),
         (TokenTree, "of"),
     ):
         noted(monkeypatch, owner, name, log)
     session.step(())
-    assert log == ["drafting", "receive", "verification", "of", "learnt"]
+    assert log == ["draft", "receive", "verification", "of", "learnt"]
 
 
 def test_a_verification_whose_tree_is_drafted_again_leaves_no_trace(devices: Devices) -> None:
@@ -401,7 +360,7 @@ def test_device_work_between_rounds_counts_as_decode_time(monkeypatch: pytest.Mo
         mark=lambda: SimpleNamespace(at_s=now[0], seconds_since=lambda _: 5.0),
         mailbox=SimpleNamespace(send=lambda _: None, receive=lambda _: now.__setitem__(0, now[0] + 1.0)),
         state=SimpleNamespace(report=None),
-        verification=lambda *_: lambda: None,
+        work=lambda *_: lambda: None,
     )
     pending = PendingRounds(cast("GraphSlot", slot))
     begun_s = pending.clock.resume()

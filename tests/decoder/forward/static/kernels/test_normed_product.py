@@ -13,10 +13,9 @@ from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated
 from decoder.forward.families.native import NativeModel
 from decoder.forward.linear import Linear
 from decoder.forward.static.kernels import normed_product
-from decoder.forward.static.static_forward import visibility
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
 from tests.decoder.family_models import made, static_of
-from tests.triton_tools import interpreted, recorded
+from tests.triton_tools import interpreted, recorded, tree_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -162,7 +161,7 @@ def passes(form: NativeModel) -> Iterator[tuple[Tensor, Tensor]]:
         (12, above > 0, 12 + torch.tensor([0, 1, 1, 2, 3])),
     ):
         places = first + torch.arange(len(positions))
-        bias = visibility(torch.tensor(first), seen, 24, store.dtype)
+        bias = tree_mask(first, seen, 24, store.dtype)
         logits = form.computed(store, places * 7 % 90, form.rotation(store, positions), places, bias)
         yield logits, store.clone()
 

@@ -1,6 +1,5 @@
 """The attention kernels, run by Triton's interpreter and compiled for GPUs, beside the plain functions."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -9,14 +8,12 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from triton.runtime.interpreter import InterpreterBuilder
 
 from decoder.forward.families.model import Heads, LayerSlots, Pass, attended, gelu
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
-from decoder.forward.static.static_forward import visibility
 from decoder.system.device import Multiprocessors
-from tests.triton_tools import interpreted
+from tests.triton_tools import interpreted, tree_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -87,7 +84,7 @@ def drawn(
         normal(1, 2, heads.heads, capacity, heads.width),
         torch.complex(angles.cos().to(turns), angles.sin().to(turns)),
         torch.arange(before, end),
-        visibility(torch.tensor(text), seen, capacity - BEYOND, dtype),
+        tree_mask(text, seen, capacity - BEYOND, dtype),
     )
 
 
@@ -148,47 +145,6 @@ def test_any_number_of_parts_gives_the_same_attention(parts: int, monkeypatch: p
     # Keys of the text have different sizes, so that the parts have different maxima.
     inputs.store[:, 0].mul_(torch.linspace(0, 4, inputs.store.shape[3])[:, None])
     check(replace(inputs, approximate=None))
-
-
-@pytest.mark.parametrize(
-    ("heads", "rows", "dtype", "most"),
-    [
-        (PYTHIA, 1, torch.float16, (1, 2, 5, 18)),
-        (PYTHIA, 8, torch.float16, (1, 2, 5, 18)),
-        (PYTHIA, 64, torch.float16, (4, 5, 5, 18)),
-        (LLAMA, 1, torch.bfloat16, (1, 2, 2, 5)),
-        (LLAMA, 8, torch.bfloat16, (2, 3, 2, 5)),
-        (LLAMA, 64, torch.bfloat16, (4, 5, 5, 18)),
-        (PYTHIA, 1, torch.float32, (2, 4, 9, 35)),
-        (PYTHIA, 64, torch.float32, (8, 17, 37, 147)),
-    ],
-    ids=str,
-)
-def test_a_program_takes_few_steps_after_256_1900_4096_and_16384_keys(
-    heads: Heads, rows: int, dtype: torch.dtype, most: tuple[int, ...]
-) -> None:
-    counts = [tree_attention.iterations(heads, rows, keys, H200.count, dtype) for keys in (256, 1900, 4096, 16384)]
-    assert tuple(counts) == most
-
-
-def test_a_program_takes_as_many_steps_as_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = Counter[tuple[int, int, int]]()
-    product = InterpreterBuilder.create_dot
-
-    def counted(builder: InterpreterBuilder, *operands: object) -> object:
-        steps[builder.grid_idx] += 1
-        return product(builder, *operands)
-
-    monkeypatch.setattr(InterpreterBuilder, "create_dot", counted)
-    heads, text, tokens = Heads(1, 1, 16, 8), 720, 3
-    inputs = drawn(heads, text, 0, tokens, torch.float32)
-    inputs.by_kernels()
-    visible = inputs.bias.shape[1]
-    stated = tree_attention.iterations(heads, tokens, visible, H200.count, torch.float32)
-    divided = tree_attention.division(heads, tokens, visible, H200.count, torch.float32)
-    # Each step is a product for the scores and one for the values.
-    assert max(steps.values()) == 2 * stated
-    assert len(steps) == heads.heads * divided.blocks * (divided.parts + 1)
 
 
 def test_parts_grow_with_the_text_until_the_device_is_full() -> None:

@@ -1,9 +1,11 @@
-"""Whole rounds on a fake CUDA device: the rounds of the host, by graphs that touch only the device, with one wait.
-
-Then the stand-ins themselves: the device, its driver, and records of work on a CPU.
+"""How work is tried and captured, mistakes of rounds that plain calls do not reveal and records do, and what machines
+have that a single sound GPU has not: a second GPU, a GPU that failed, the collector's timing.
 """
 
+import gc
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from itertools import count, cycle
@@ -13,18 +15,25 @@ import pytest
 import torch
 from torch import Tensor
 
+from decoder import RunConfig, decode
+from decoder.engine import Engine
+from decoder.errors import LostDeviceError
+from decoder.events import End, Event, Round
 from decoder.knobs import KnobName
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_TARGET
 from decoder.run import loading
 from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph import kernel_trial, self_test
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.session.protocol import Outcome
 from decoder.session.steering import KnobState, Turn
+from decoder.system.device import WARM_UPS, Graphs, Mark, set_up
 from decoder.tree import TokenTree
-from tests.decoder.makers import with_pair
+from tests.decoder.makers import PROMPT, TinyModels, with_pair
 from tests.decoder.session.cuda_graph.matching import (
     SMALL_METHODS,
     Case,
@@ -32,12 +41,201 @@ from tests.decoder.session.cuda_graph.matching import (
     check,
     match,
 )
-from tests.decoder.session.cuda_graph.on_gpu import no_hidden_waits
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-from tests.fake_cuda.recording import record
 from tests.fake_cuda.tensors import CUDA, CudaError, Device
 from tests.heads import name
+
+CPU = torch.device("cpu")
+
+
+# Mistakes that plain calls do not reveal
+
+
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.engine("neox", "float64")
+
+
+# Rounds
+
+
+# Captures
+
+
+def test_what_tried_work_has_done_is_undone_whether_it_is_refused_or_not() -> None:
+    number = torch.zeros(())
+    with pytest.raises(NotCapturableError):
+        tried(lambda: [number.add_(1), number.item()], number.zero_, CPU)  # type: ignore[arg-type]
+    assert float(number) == 0
+    tried(lambda: number.add_(1), number.zero_, CPU)  # type: ignore[arg-type]
+    assert float(number) == 0
+
+
+def test_of_work_that_is_refused_nothing_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, found = torch.zeros(()), list[object]()
+    slots = GraphSlots()
+    monkeypatch.setattr(Graphs, "capture", lambda _, work, undo: found.append((work, undo)) or work)  # type: ignore[func-returns-value]
+    with pytest.raises(NotCapturableError):
+        slots.repeatable(lambda: number.add_(1).item(), CPU)  # type: ignore[arg-type]
+    assert not found
+    slots.repeatable(lambda: number.add_(1), CPU)  # type: ignore[arg-type]
+    assert len(found) == 1
+
+
+def test_work_is_tried_on_the_stream_on_which_it_is_captured_and_undone_each_time() -> None:
+    with fake_cuda() as device:
+        own = torch.cuda.current_stream()
+
+        def note(what: str) -> None:
+            device.log.append(f"{what} on the {'thread' if torch.cuda.current_stream() is own else 'side'}'s stream")
+
+        repeated = Graphs(CUDA).capture(lambda: note("work"), lambda: note("undo"))
+        tries = ["work on the side's stream", "undo on the side's stream"] * WARM_UPS
+        before, after = "another stream waits", "the current stream waits"
+        assert device.log == [before, *tries, after, "wait for all", "work on the side's stream"]
+        repeated()
+        assert device.log[-1] == "replay"
+        assert torch.cuda.current_stream() is own
+
+
+def test_all_captures_share_one_pool_and_begin_outside_of_inference_mode_whoever_asks_for_them() -> None:
+    """Torch before 2.11 reuses tensors of the first capture, so later captures fail if these are inference tensors."""
+    modes = set[tuple[bool, bool]]()
+    with fake_cuda() as device:
+        graphs = Graphs(CUDA)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                graphs.capture(
+                    lambda: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())), lambda: None
+                )
+        pools = [graph.options for graph in device.graphs]
+    assert modes == {(False, False)}
+    assert pools == [{"pool": graphs._pool, "capture_error_mode": "thread_local"}] * 2
+    assert graphs._pool
+
+
+def test_a_capture_that_fails_leaves_the_thread_on_its_own_stream() -> None:
+    def work() -> None:
+        if device.capture:
+            raise RuntimeError("the capture is invalid")
+
+    with fake_cuda() as device:
+        own = torch.cuda.current_stream()
+        with pytest.raises(RuntimeError, match="invalid"):
+            Graphs(CUDA).capture(work, lambda: None)
+        assert torch.cuda.current_stream() is own
+
+
+def test_a_mark_is_an_event_that_knows_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count(100)
+    with fake_cuda() as device:
+        monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+        first, second = Mark(CUDA), Mark(CUDA)
+        second.wait()
+        assert device.log == ["event", "event", "wait"]
+        assert second.seconds_since(first) == 2.0
+
+
+def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
+    done: list[str] = []
+    repeated = Graphs(CPU).capture(lambda: done.append("work"), lambda: done.append("undone"))
+    assert done == []
+    repeated()
+    assert done == ["work"]
+
+
+def test_nothing_is_collected_within_a_capture() -> None:
+    collected: list[bool] = []
+    with fake_cuda():
+        Graphs(CUDA).capture(lambda: collected.append(gc.isenabled()), lambda: None)
+    assert collected == [True, True, False]
+    assert gc.isenabled()
+
+
+# Other GPUs, and GPUs that fail
+
+STICKY = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported later"
+FAILS = pytest.raises(
+    LostDeviceError,
+    match=r"^cuda:0 has failed, and this process cannot use it any more: CUDA error: an illegal memory access was "
+    r"encountered; start again with --no-kernels, and if it fails again, run dynatui doctor$",
+)
+RUN = RunConfig(("linear", "ar"), 12, linear=Linear(2))
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def fails(device: Device) -> None:
+    """What a kernel does that reads where it may not: its call fails, and so does each later one."""
+    device.fault = STICKY
+    raise torch.AcceleratorError(STICKY)
+
+
+def test_the_thread_that_sets_a_device_up_has_it_as_its_current_device() -> None:
+    with fake_cuda(current=1):
+        set_up(CUDA, torch.float32)
+        assert torch.cuda.current_device() == CUDA.index
+        in_a_thread(lambda: set_up(torch.device("cuda"), torch.float32))
+        assert torch.cuda.current_device() == CUDA.index
+
+
+def test_so_has_every_thread_that_decodes(engine: Engine) -> None:
+    current: list[int] = []
+
+    def work() -> None:
+        events = decode(moved, PROMPT, RUN)
+        current.extend(torch.cuda.current_device() for event in events if isinstance(event, Round))
+
+    with fake_cuda(current=1):
+        moved = on_fake_device(engine)
+        in_a_thread(work)
+        in_a_thread(work)
+    assert len(current) > 4
+    assert set(current) == {CUDA.index}
+
+
+@pytest.mark.parametrize(("part", "kernel"), [("kernels", "pack_tree"), ("layer_kernels", "attention")])
+def test_a_kernel_that_makes_the_device_unusable_ends_loading_in_one_sentence(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: str, kernel: str
+) -> None:
+    with fake_cuda() as device:
+        for name in ("kernels", "layer_kernels"):
+            monkeypatch.setattr(kernel_trial, name, dict)
+        monkeypatch.setattr(kernel_trial, part, lambda: {kernel: lambda *_: fails(device)})
+        with FAILS:
+            self_test.prepare_rounds(on_fake_device(engine).pair, GraphSlots(kernels=True), [None, Linear(2)])
+
+
+def test_so_does_a_pass_of_the_self_test(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_cuda() as device:
+        monkeypatch.setattr(self_test, "refusal", lambda *_: fails(device))
+        with FAILS:
+            self_test.prepare_rounds(on_fake_device(engine).pair, GraphSlots(), [None])
+
+
+def test_a_round_that_makes_the_device_unusable_ends_this_run_and_each_later_one_in_one_sentence(
+    engine: Engine,
+) -> None:
+    events: list[Event] = []
+    with fake_cuda() as device:
+        moved = on_fake_device(engine)
+        with FAILS:
+            for event in decode(moved, PROMPT, RUN):
+                events.append(event)
+                if sum(isinstance(each, Round) for each in events) == 3:
+                    device.fault = STICKY
+        with FAILS:
+            next(iter(decode(moved, PROMPT, RUN)))
+    assert isinstance(events[-1], End)
+    assert events[-1].reason == "error"
+
+
+# Whole rounds on the fake device
+
 
 SAMPLINGS = Sampling(1.0), Sampling(0.8, 20, 0.9)
 TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}
@@ -138,16 +336,6 @@ WAITS: Sequence[Work] = (
     lambda numbers: numbers[[0, 1]],
     lambda numbers: numbers + numbers.new_tensor(3.0),
 )
-ALSO_OF_A_RECORD: Sequence[Work] = (
-    lambda numbers: numbers.tolist(),
-    lambda numbers: numbers.numpy(),
-    lambda numbers: torch.equal(numbers, numbers),
-    lambda numbers: numbers.masked_select(numbers > 0),
-    lambda numbers: numbers.repeat_interleave(numbers.long()),
-    lambda numbers: numbers.index_put_((numbers > 0,), numbers[:1]),
-    lambda numbers: numbers + torch.as_tensor(3.0),
-    lambda numbers: torch.asarray([1.0]) + numbers,
-)
 ALSO_OF_THE_DEVICE: Sequence[Work] = (
     lambda _: torch.zeros(3).to("cuda"),
     lambda _: torch.zeros(3),
@@ -155,14 +343,6 @@ ALSO_OF_THE_DEVICE: Sequence[Work] = (
     lambda _: torch.cuda.synchronize(),
 )
 MODES = pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-
-
-@MODES
-@pytest.mark.parametrize("work", [*WAITS, *ALSO_OF_A_RECORD])
-def test_numbers_that_go_to_the_host_or_come_from_it_are_not_recorded(work: Work, mode: Callable[[], Any]) -> None:
-    numbers = torch.ones(2)
-    with mode(), pytest.raises(NotCapturableError):
-        record(lambda: work(numbers))
 
 
 @MODES
@@ -208,71 +388,4 @@ def captured(graph: torch.cuda.CUDAGraph | None = None) -> torch.cuda.graph:
     return torch.cuda.graph(graph or torch.cuda.CUDAGraph())
 
 
-def test_operands_on_different_devices_are_refused() -> None:
-    with fake_cuda(), pytest.raises(CudaError, match="operands on cuda:0 and on cpu"):
-        torch.zeros(3, device="cuda") + torch.ones(3)
-
-
-@pytest.mark.parametrize("values", [True, False])
-def test_a_number_that_the_host_reads_is_logged(*, values: bool) -> None:
-    with fake_cuda(values=values) as device:
-        number = torch.ones(3, device="cuda").sum()
-        device.clear()
-        float(number)
-    assert device.counts() == {"read": 1}
-
-
-def test_a_graph_replays_operators_and_no_python() -> None:
-    with fake_cuda() as device:
-        total, graph, called = torch.zeros((), device="cuda"), torch.cuda.CUDAGraph(), list[str]()
-        with captured(graph):
-            called.append("work")
-            total.add_(2)
-        assert float(total) == 0
-        graph.replay()
-        graph.replay()
-        assert float(total) == 4
-    assert called == ["work"]
-    assert [launch.name for launch in device.graphs[0].launches] == ["add_"]
-
-
-def test_where_waits_are_errors_only_waits_for_events_are_none() -> None:
-    with fake_cuda():
-        numbers, event = torch.ones(3, device="cuda"), torch.cuda.Event()
-        with no_hidden_waits():
-            event.record()
-            event.synchronize()
-            on_host = torch.zeros(3, pin_memory=True)
-            on_host.copy_(numbers, non_blocking=True)
-            for read in (numbers.cpu, numbers.sum().item, lambda: numbers[numbers > 0], lambda: on_host.copy_(numbers)):
-                with pytest.raises(CudaError, match="wait"):
-                    read()
-        assert numbers.cpu().tolist() == on_host.tolist() == [1, 1, 1]
-
-
 # Records
-
-
-def test_a_record_repeats_operations_on_the_tensors_that_were_there_and_changes_nothing_before() -> None:
-    total, step = torch.zeros(3), torch.ones(3)
-    repeated = record(lambda: total.add_(step * 2)[1:].mul_(-1).neg_())
-    assert total.tolist() == [0, 0, 0]
-    step.fill_(5)
-    repeated()
-    repeated()
-    assert total.tolist() == [20, 20, 20]
-
-
-def test_what_was_made_meanwhile_is_garbage_afterwards() -> None:
-    kept: list[Tensor] = []
-    number = torch.ones(2)
-    repeated = record(lambda: kept.append(number + 1))
-    repeated()
-    assert (kept[0] > 1e30).all()
-
-
-def test_views_and_memory_that_is_not_filled_are_no_kernels() -> None:
-    numbers = torch.zeros(4, 4)
-    work = record(lambda: [numbers.view(2, 8)[1].t(), numbers.new_empty(3), numbers.unbind(), numbers.expand(2, 4, 4)])
-    assert work.launches == 0
-    assert record(lambda: [numbers.add_(1), numbers + 1, torch.cat((numbers, numbers))]).launches == 3
