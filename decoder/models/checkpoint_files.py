@@ -14,8 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from decoder.errors import ModelError, PairError, first_line, quoted, shortened
 from decoder.models.gguf.file import is_gguf
-from decoder.models.git_lfs import is_pointer
-from decoder.models.hub import hub_file, is_hub_id
+from decoder.models.hub import hub_file, is_hub_id, is_pointer
 
 CONFIG, INDEX, SINGLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 _MARKS = ((codecs.BOM_UTF8, "UTF-8"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))

@@ -27,6 +27,18 @@ _PACKAGES = ("sentencepiece", "google.protobuf")
 """Packages with which transformers reads a SentencePiece model."""
 
 
+_LFS_BEGIN, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
+"""First bytes of a Git LFS pointer, and the size in bytes that it never exceeds, by its specification."""
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is a Git LFS pointer, which a clone without Git LFS has in place of a large file."""
+    try:
+        return path.stat().st_size < _LONGEST_POINTER and path.read_bytes().startswith(_LFS_BEGIN)
+    except OSError:
+        return False
+
+
 def tokenizer_fault(folder: Path) -> str:
     """Why a folder's tokenizer cannot be read, with a remedy; empty if there are files other than SentencePiece's."""
     if any((folder / part).is_file() for part in _OTHERS):

@@ -102,8 +102,8 @@ def check(name: str, prompt: list[int], tokens: list[int]) -> None:
     expected = added(tokenizer, prompt, tokens)
     if _runs_are_decoded_as_a_whole(tokenizer) and REPLACEMENT in decoded(tokenizer, [*prompt, *tokens]):
         return  # such runs have tests of their own below
-    if decoded(tokenizer, prompt[:-1]).endswith(REPLACEMENT) and decoded(tokenizer, prompt[:-3]).endswith(REPLACEMENT):
-        return  # bytes that form no character precede the prompt's end
+    if REPLACEMENT in decoded(tokenizer, prompt)[:-1]:
+        return  # the prompt has bytes that form no character
     assert [streamed(tokenizer, prompt, tokens, burst) for burst in range(1, 10)] == [expected] * 9
 
 
