@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -24,7 +24,6 @@ from decoder.models.checkpoint_files import weight_files
 from decoder.models.head_config import AGAIN
 
 NAMED = 4
-Filled = TypeVar("Filled", bound=HeadModule)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -
     return dict(chain.from_iterable(weights_in(path, shown, own_name) for path in files))
 
 
-def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Filled:
+def filled(head: HeadModule, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> HeadModule:
     """The head, which was built on the meta device, with the weights `tensors` on `device` in `dtype`. Raises
     ModelError if the tensors are not exactly the head's.
     """
