@@ -6,7 +6,6 @@ never decoded without the adapter.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,6 @@ class Adapter:
     """Hub id or folder of the base model; equal to `name` if the adapter is beside the model's own files."""
     kind: str
     """Kind of the adapter, by peft's name, for example LORA."""
-
-    @cached_property
-    def has_tokenizer(self) -> bool:
-        """Whether the adapter has a tokenizer of its own, which then replaces the base model's."""
-        return any(file_of(self.name, part) for part in ("tokenizer.json", "tokenizer_config.json"))
 
 
 def adapter_of(name: str) -> Adapter | None:

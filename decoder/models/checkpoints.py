@@ -24,8 +24,8 @@ from decoder.forward.families.registry import FAMILIES, HEAD, shapes
 from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import longest_text
-from decoder.models.adapters import adapter_of, base_of
-from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of
+from decoder.models.adapters import base_of
+from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of, file_of
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.load_progress import Share, Tell, downloading
 from decoder.models.names import repository
@@ -140,7 +140,7 @@ def embedded_traits(folder: str, device: torch.device, dtype: torch.dtype, tell:
         context=longest_text(arch),
         device=device,
         dtype=dtype,
-        eos=ends_in(folder),
+        eos=_content(folder, "generation_config.json")["eos_token_id"],
         skeleton=lambda: _hf().skeleton(folder, dtype),
         source=ModelWeights(arch, EmbeddedWeights(folder, arch, dtype, device, tell), arch.frequencies.to(device)),
     )
@@ -156,8 +156,9 @@ def load_tokenizer(name: str) -> TextTokenizer:
     if is_embedded(name):
         return PlainTokenizer(name)
     check_texts(name)
-    adapter = adapter_of(name)
-    tokenizer: TextTokenizer = _hf().load_tokenizer(adapter.base if adapter and not adapter.has_tokenizer else name)
+    # A tokenizer that an adapter has replaces the base model's.
+    own = any(file_of(name, part) for part in ("tokenizer.json", "tokenizer_config.json"))
+    tokenizer: TextTokenizer = _hf().load_tokenizer(name if own else base_of(name))
     return tokenizer
 
 
@@ -192,11 +193,6 @@ _HEAD = "embed_out.weight"
 def architecture_in(folder: str) -> Architecture:
     config = _content(folder, "config.json")
     return Architecture.of(SimpleNamespace(**config | {"dtype": DTYPES[config["dtype"]]}))
-
-
-def ends_in(folder: str) -> Any:
-    """End-of-text tokens, in the form in which the checkpoint lists them."""
-    return _content(folder, "generation_config.json")["eos_token_id"]
 
 
 class EmbeddedWeights(Mapping[str, Tensor]):

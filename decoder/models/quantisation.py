@@ -150,14 +150,12 @@ class Memory:
 
 def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> Memory:
     """Memory of a model; reads no weights. The scales of weights that stay quantised are not counted."""
-    hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
-    known = hf.architecture_of(config) if hf else config
-    packed_bits = quantised.bits if quantised and quantised.packed else None
-    if isinstance(known, Architecture) and packed_bits is None:
-        weights = weight_bytes(known, dtype)
+    form = without_weights(config, dtype, quantised)
+    if isinstance(form, Architecture):
+        weights = weight_bytes(form, dtype)
     else:
-        assert hf is not None, "a quantised or unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
-        weights = _weights_bytes(hf.skeleton(config, dtype), dtype, packed_bits)
+        width = bits_per_number(form, dtype, quantised.bits if quantised and quantised.packed else None)
+        weights = sum(weight.numel() * width(weight) // 8 for weight in form.parameters())
     text = config if isinstance(config, Architecture) else config.get_text_config()
     context = longest_text(text)
     _, ring_bytes = cache_bytes(text, context, dtype.itemsize)
@@ -166,9 +164,15 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
     return Memory(weights, token_bytes, context, windows, ring_bytes)
 
 
-def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
-    width = bits_per_number(module, dtype, bits)
-    return sum(weight.numel() * width(weight) // 8 for weight in module.parameters())
+def without_weights(config: Any, dtype: torch.dtype, quantised: Quantisation | None) -> Any:
+    """Architecture of a model of a native family; for any other model and for weights that stay quantised, a module
+    without weights.
+    """
+    if isinstance(config, Architecture):
+        return config
+    hf = imported("decoder.forward.hf")
+    known = None if quantised and quantised.packed else hf.architecture_of(config)
+    return known if isinstance(known, Architecture) else hf.skeleton(config, dtype)
 
 
 def bits_per_number(module: Any, dtype: torch.dtype, bits: int | None) -> Callable[[Tensor], int]:

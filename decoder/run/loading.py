@@ -386,7 +386,10 @@ def make_pair(
     for model in [target] if of_draft else models:
         # No method may use the penalties, token bans and sampling settings that the checkpoint defines.
         model.hf.end_with(ids[0] if len(ids) == 1 else ids or None, pad=ids[0] if ids else None)
-    translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
+    translation = None
+    if draft_model and of_draft:
+        known = 1 + max(of_draft.get_vocab().values())
+        translation = Translation(of_draft, min(known, draft_model.width), frozenset(_ends(draft_model)))
     alike = [target] if translation else models
     return Pair(
         target=target,
@@ -397,11 +400,6 @@ def make_pair(
         head=head,
         translation=translation,
     )
-
-
-def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
-    known = 1 + max(tokenizer.get_vocab().values())
-    return Translation(tokenizer, min(known, draft.width), frozenset(_ends(draft)))
 
 
 def _ends(target: LanguageModel) -> list[int]:

@@ -101,7 +101,7 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
     drafting = MTP if pair.draft == MTP else names.get("draft")
     head = head_shape(drafting) if drafting else None
     try:
-        path = paths.expected_path(configs, device, exact=pair.exact, dtype=devices.DTYPES.get(pair.dtype), head=head)
+        path = paths.expected_path(configs, device, exact=pair.exact, head=head)
     except ConfigError:
         return  # the check of models reports that quantised weights cannot be loaded
     if compatibility.tokenizers_of(*folders.values())[1]:
