@@ -91,9 +91,8 @@ class BlockHead(HeadModule):
     """A DFlash head, built with random weights."""
 
     def __init__(self, name: str, shape: BlockShape, target_layers: Sequence[int]) -> None:
-        arch, states = shape.layer, shape.states * shape.target_width
-        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, states, tuple(target_layers))
-        self.shape = shape
+        super().__init__(name, shape, target_layers)
+        self.shape, arch = shape, shape.layer
         self.hidden_norm = RmsNorm(arch.hidden_size, arch.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(arch.num_hidden_layers))
         if shape.correction:

@@ -14,10 +14,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import NEVER
 from decoder.forward.layer_kinds import SLIDING
-from decoder.heads.parts import RmsNorm
+from decoder.heads.parts import RmsNorm, Shape
 
 SWIGLU_EPS = 1e-6
 """Epsilon of the norm within TreeFlash's correction; configurations have no field for it."""
@@ -171,20 +170,14 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class BlockShape:
+class BlockShape(Shape):
     kind: ClassVar[str] = "DFlash head"
 
-    layer: Architecture
-    """Architecture of a layer; its `vocab_size` is the target's."""
-    draft_vocabulary: int
-    """Number of tokens that the head can predict."""
     block_size: int
     """Number of rows of a block: the text's last token, then mask tokens."""
     mask_token: int
     causal: tuple[bool, ...]
     """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
-    target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
     from_anchor: bool = False
     """Whether rows predict the token after their position; if not, rows after the first predict the token at it."""
     fixed_window: bool = False
@@ -202,27 +195,15 @@ class BlockShape:
         """Number of tokens that a block predicts."""
         return self.block_size - (not self.from_anchor)
 
-    @property
-    def target_width(self) -> int:
-        return self.layer.hidden_size
-
-    @property
-    def states(self) -> int:
-        """Number of target states, one for each target layer, that are combined into one hidden row."""
-        return self.layer.num_hidden_layers if self.target_layers is None else len(self.target_layers)
-
     def window(self, layer: int) -> int | None:
         """Attention window of a layer, in tokens; None if the layer attends to the whole text."""
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
-    def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        return self.target_layers or usual_layers(target_layers, self.layer.num_hidden_layers)
-
-
-def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """Target layers for a head whose configuration lists none: as many as the head has layers, evenly spaced from layer
-    2 to layer `target_layers` - 2; if the head has one layer, a layer in the middle.
-    """
-    if layers == 1:
-        return (target_layers // 2 + 1,)
-    return tuple(round(1 + place * (target_layers - 4) / (layers - 1)) + 1 for place in range(layers))
+    def usual_layers(self, layers: int) -> tuple[int, ...]:
+        """As many layers as the head has, evenly spaced from layer 2 to layer `layers` - 2; a layer in the middle if it
+        has one layer.
+        """
+        own = self.layer.num_hidden_layers
+        if own == 1:
+            return (layers // 2 + 1,)
+        return tuple(round(1 + place * (layers - 4) / (own - 1)) + 1 for place in range(own))

@@ -164,6 +164,7 @@ def _shape(name: str, dialect: Dialect, fields: BlockFields) -> BlockShape:
     shape = BlockShape(
         layer=architecture_of(name, fields, head_dim=fields.head_dim or head_dim, layer_types=types),
         draft_vocabulary=fields.draft_vocab_size or fields.vocab_size,
+        target_width=width,
         block_size=needed("block_size"),
         mask_token=needed("mask_token_id"),
         causal=_causal(fields, types),

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from decoder.errors import ModelError, PairError, first_line
 from decoder.forward.families.architecture import Architecture
-from decoder.heads.dflash_shape import BlockShape
-from decoder.heads.eagle3 import HeadShape
-from decoder.heads.parts import OFFSETS, HeadModule
+from decoder.heads.parts import OFFSETS, HeadModule, Shape
 from decoder.models.checkpoint_files import weight_files
 from decoder.models.head_config import AGAIN
 
@@ -43,7 +41,7 @@ def sizes_of(name: str, config: Any) -> TargetSizes:
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
 
-def fitting_layers(shown: str, shape: HeadShape | BlockShape, target: TargetSizes) -> tuple[int, ...]:
+def fitting_layers(shown: str, shape: Shape, target: TargetSizes) -> tuple[int, ...]:
     """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
