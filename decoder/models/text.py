@@ -140,7 +140,7 @@ class TextStream:
         released = text[self._shown : whole]
         self._shown = max(self._shown, whole)
         self._unread = min(self._unread, MOST_WAITING) if whole < len(text) else 0
-        if len(self._window) - self._unread > MOST_TOKENS:
+        if self._unread in (0, MOST_WAITING) and len(self._window) > MOST_TOKENS + self._unread:
             hidden = len(text) - self._shown
             self._window, self._text = self._ending(self._window)
             self._shown = len(self._text) - hidden

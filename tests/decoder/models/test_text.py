@@ -160,8 +160,9 @@ def run_of(text: str) -> list[int]:
     return [1 + value for value in text.encode()]
 
 
-def test_characters_of_a_run_are_shown_as_it_grows_and_stay_when_it_becomes_invalid() -> None:
-    stream, text = TextStream(tokenizer_of("llama"), []), "ሰላም" * 40
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_characters_of_a_run_are_shown_as_it_grows_and_stay_when_it_becomes_invalid(before: int) -> None:
+    stream, text = TextStream(tokenizer_of("llama"), tokenizer_of("llama")("a").input_ids * before), "ሰላም" * 40
     parts = [stream.push([token]) for token in run_of(text)]
     assert all("".join(parts[:place]) == text[: place // 3] for place in range(len(parts)))
     assert stream.push(run_of("ሰ")[:2]) == ""
