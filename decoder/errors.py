@@ -74,19 +74,16 @@ def of_system(error: BaseException) -> DecoderError | None:
 class LogitsError(ModelError):
     """The target has computed logits from which no token can be chosen: NaN, plus infinity, or no finite logit."""
 
+    _REMEDIES: ClassVar = {
+        "float16": "choose --dtype bfloat16 or float32, whose range is larger",
+        "bfloat16": "choose --dtype float32, or check the model's weights",
+    }
+
     def __init__(self, when: str = "", precision: str = "") -> None:
         """`when` names the round, for example round 3, and `precision` the dtype; both are empty if not known yet."""
         where, computed = f" in {when}" * bool(when), f", computed in {precision}" * bool(precision)
-        super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {_wider(precision)}")
-
-
-def _wider(precision: str) -> str:
-    """Remedy for logits that are not finite."""
-    if precision == "float16":
-        return "choose --dtype bfloat16 or float32, whose range is larger"
-    if precision == "bfloat16":
-        return "choose --dtype float32, or check the model's weights"
-    return "check the model's weights, or choose another model"
+        remedy = self._REMEDIES.get(precision, "check the model's weights, or choose another model")
+        super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {remedy}")
 
 
 class DeviceError(ModelError):

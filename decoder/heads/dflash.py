@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.kv_cache import KvCache
-from decoder.heads.dflash_corrections import BlockRow, Correction, correction_of
-from decoder.heads.dflash_shape import BlockShape, Convolution
+from decoder.heads.dflash_shape import BlockRow, BlockShape, Convolution, Correction
 from decoder.heads.parts import Attend, HeadModule, Layer, RmsNorm, Rotation
 
 Rows = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
@@ -92,21 +91,18 @@ class BlockHead(HeadModule):
     """A DFlash head, built with random weights."""
 
     def __init__(self, name: str, shape: BlockShape, target_layers: Sequence[int]) -> None:
-        arch, states = shape.layer, shape.states * shape.target_width
-        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, states, tuple(target_layers))
-        self.shape = shape
+        super().__init__(name, shape, target_layers)
+        self.shape, arch = shape, shape.layer
         self.hidden_norm = RmsNorm(arch.hidden_size, arch.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(arch.num_hidden_layers))
-        self._correction = ""
-        """Name of the correction's module; empty if there is no correction."""
-        if found := correction_of(shape):
-            self._correction, correction = found
-            self.add_module(self._correction, correction)
+        if shape.correction:
+            self.add_module(shape.correction.prefix, shape.correction.module(shape))
 
     @property
     def correction(self) -> Correction | None:
         """None if the logits of rows do not depend on the tokens before the rows."""
-        return cast(Correction, self.get_submodule(self._correction)) if self._correction else None
+        own = self.shape.correction
+        return cast(Correction, self.get_submodule(own.prefix)) if own else None
 
     @property
     def _layers(self) -> list[_Layer]:

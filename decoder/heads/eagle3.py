@@ -14,30 +14,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import write_slots
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import product
 from decoder.forward.protocol import Ints, Mask
-from decoder.heads.parts import GuidedHead, HeadModule, Layer, RmsNorm, Rotation, StatesReader
+from decoder.heads.parts import GuidedHead, HeadModule, Layer, RmsNorm, Rotation, Shape, StatesReader
 
 KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
-USUAL_STATES = 3
-"""Number of target layers whose inputs a head reads if its configuration lists none."""
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """`parts.Attend` of all layers; the first argument is the number of the layer."""
 
 
 @dataclass(frozen=True)
-class HeadShape:
-    layer: Architecture
-    """Architecture of a layer; its `vocab_size` is the target's."""
-    draft_vocabulary: int
-    """Number of tokens that the head can predict."""
-    target_width: int
-    """Width of a hidden row of the target."""
-    target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
+class HeadShape(Shape):
     norm_before_residual: bool = False
     """Whether the residual starts from the normalised hidden row."""
     norm_before_fc: bool = False
@@ -64,18 +53,9 @@ class HeadShape:
         """Whether one pass over the text predicts all levels of a tree, as in P-EAGLE."""
         return self.mask_token is not None
 
-    @property
-    def states(self) -> int:
-        """Number of target states, one for each target layer, that are combined into one hidden row."""
-        return USUAL_STATES if self.target_layers is None else len(self.target_layers)
-
-    def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        return self.target_layers or usual_layers(target_layers)
-
-
-def usual_layers(layers: int) -> tuple[int, ...]:
-    """A low, a middle and a high layer, for a head whose configuration lists none."""
-    return 2, layers // 2, layers - 3
+    def usual_layers(self, layers: int) -> tuple[int, ...]:
+        """A low, a middle and a high layer."""
+        return 2, layers // 2, layers - 3
 
 
 class _First(Layer):
@@ -91,8 +71,8 @@ class Head(HeadModule, GuidedHead):
     """An EAGLE-3 or P-EAGLE head, built with random weights."""
 
     def __init__(self, name: str, shape: HeadShape, target_layers: Sequence[int]) -> None:
-        arch, states, eps = shape.layer, shape.states * shape.target_width, shape.layer.norm_eps
-        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, states, tuple(target_layers))
+        super().__init__(name, shape, target_layers)
+        arch, states, eps = shape.layer, self.fc.in_features, shape.layer.norm_eps
         self.shape = shape
         if shape.norm_before_fc:
             self.input_norm = RmsNorm(states, eps)

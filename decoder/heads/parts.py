@@ -1,7 +1,8 @@
 """Base classes of drafting heads, and a layer with the parameter names of published checkpoints."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -182,6 +183,37 @@ class Layer(nn.Module):
         return output
 
 
+@dataclass(frozen=True)
+class Shape(ABC):
+    """Configuration of an EAGLE-3, P-EAGLE or DFlash head."""
+
+    layer: Architecture
+    """Architecture of a layer; its `vocab_size` is the target's."""
+    draft_vocabulary: int
+    """Number of tokens that the head can predict."""
+    target_width: int
+    """Width of a hidden row of the target."""
+    target_layers: tuple[int, ...] | None = field(default=None, kw_only=True)
+    """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
+
+    @property
+    @abstractmethod
+    def kind(self) -> str:
+        """Kind of the head in words."""
+
+    @abstractmethod
+    def usual_layers(self, layers: int) -> tuple[int, ...]:
+        """Layers that the head reads in a target with `layers` layers if its configuration lists none."""
+
+    def layers_of(self, layers: int) -> tuple[int, ...]:
+        return self.target_layers or self.usual_layers(layers)
+
+    @property
+    def states(self) -> int:
+        """Number of target states, one for each target layer, that are combined into one hidden row."""
+        return len(self.layers_of(0))
+
+
 class HeadModule(nn.Module, StatesReader):
     """Common part of EAGLE-3, P-EAGLE and DFlash heads, with weights on one device and in one dtype."""
 
@@ -191,15 +223,13 @@ class HeadModule(nn.Module, StatesReader):
     tokens: Int[Tensor, "D"] | None
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
 
-    def __init__(
-        self, name: str, kind: str, layer: Architecture, draft_vocabulary: int, states: int, layers: tuple[int, ...]
-    ) -> None:
-        """`states` is the width of the concatenated target states; `layer` has the target's vocabulary."""
+    def __init__(self, name: str, shape: Shape, target_layers: Sequence[int]) -> None:
         super().__init__()
-        self.name, self.kind, self.target_layers = name, kind, layers
+        self.name, self.kind, self.target_layers = name, shape.kind, tuple(target_layers)
+        layer, draft_vocabulary = shape.layer, shape.draft_vocabulary
         self.embed_tokens = nn.Embedding(layer.vocab_size, layer.hidden_size)
         """The head's own embedding, or the target's."""
-        self.fc = nn.Linear(states, layer.hidden_size, bias=False)
+        self.fc = nn.Linear(shape.states * shape.target_width, layer.hidden_size, bias=False)
         self.norm = RmsNorm(layer.hidden_size, layer.norm_eps)
         self.lm_head = nn.Linear(layer.hidden_size, draft_vocabulary, bias=False)
         self.register_buffer("d2t", torch.zeros(draft_vocabulary, dtype=torch.long))

@@ -5,9 +5,7 @@ peft defines the format. An adapter is merged into the weights of its base model
 never decoded without the adapter.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,20 @@ from typing import Any
 import msgspec
 
 from decoder.errors import ModelError, first_line, quoted, shortened
-from decoder.models.checkpoint_files import content_of, file_of, numbers, weight_files
+from decoder.models.checkpoint_files import content_of, file_of, weight_files
 from decoder.models.hub import ADAPTER as CONFIG
 
 INSTALL = "pip install 'dynatui[adapters]'"
-LARGEST = 2**31
-_FOREIGN = ("megatron_config", "auto_mapping_module")
-"""Fields of adapter_config.json that make peft import a module, which the field names."""
+
+
+class _Fields(msgspec.Struct, frozen=True):
+    """Fields of adapter_config.json."""
+
+    peft_type: str
+    base_model_name_or_path: str | None = None
+    # These fields make peft import a module, which they name.
+    megatron_config: Any = None
+    auto_mapping_module: Any = None
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,6 @@ class Adapter:
     kind: str
     """Kind of the adapter, by peft's name, for example LORA."""
 
-    @cached_property
-    def has_tokenizer(self) -> bool:
-        """Whether the adapter has a tokenizer of its own, which then replaces the base model's."""
-        return any(file_of(self.name, part) for part in ("tokenizer.json", "tokenizer_config.json"))
-
 
 def adapter_of(name: str) -> Adapter | None:
     """The adapter in a hub id or folder; None without an adapter. Raises ModelError if peft is not installed, or if the
@@ -46,22 +46,21 @@ def adapter_of(name: str) -> Adapter | None:
     content = content_of(name, CONFIG)
     if content is None:
         return None
-    fields = _fields(name, content)
-    kind, given = fields.get("peft_type"), fields.get("base_model_name_or_path")
-    if not isinstance(kind, str):
+    try:
+        fields = msgspec.json.decode(content, type=_Fields)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
-            f"{CONFIG} of {shortened(name)} says that peft_type is {quoted(kind)}, which names no kind of adapter; "
-            "download the adapter again"
-        )
-    shown = f"{shortened(name)} has an adapter ({shortened(kind)})"
+            f"cannot read {CONFIG} of {shortened(name)}: {first_line(error)}; download the adapter again"
+        ) from error
+    shown = f"{shortened(name)} has an adapter ({shortened(fields.peft_type)})"
     if find_spec("peft") is None:
         beside = f", or remove {CONFIG} to decode the model without it" if _is_complete(name) else ""
         raise ModelError(f"{shown}, which needs the package peft; {INSTALL}{beside}")
-    if any(fields.get(field) for field in _FOREIGN):
+    if fields.megatron_config or fields.auto_mapping_module:
         raise ModelError(
             f"{shown} whose {CONFIG} names a module to import, which is not supported; merge the adapter with peft"
         )
-    return Adapter(name, _base(name, shown, given), kind)
+    return Adapter(name, _base(name, shown, fields.base_model_name_or_path), fields.peft_type)
 
 
 def base_of(name: str) -> str:
@@ -70,10 +69,10 @@ def base_of(name: str) -> str:
     return adapter.base if adapter else name
 
 
-def _base(name: str, shown: str, given: object) -> str:
+def _base(name: str, shown: str, given: str | None) -> str:
     if _is_complete(name):
         return name
-    if not (isinstance(given, str) and given):
+    if not given:
         raise ModelError(
             f"{shown}, but {CONFIG} says that base_model_name_or_path is {quoted(given)}, and there is no model beside "
             "it; write a hub id or a folder there"
@@ -92,20 +91,3 @@ def _base(name: str, shown: str, given: object) -> str:
 
 def _is_complete(name: str) -> bool:
     return Path(name).is_dir() and Path(name, "config.json").is_file() and bool(weight_files(name))
-
-
-def _fields(name: str, content: bytes) -> Mapping[str, Any]:
-    """Fields of adapter_config.json. Raises ModelError if it is not JSON, or has a number beyond `LARGEST`."""
-    try:
-        fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
-        large = next((number for _, number in numbers("", fields) if not abs(number) <= LARGEST), None)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(
-            f"cannot read {CONFIG} of {shortened(name)}: {first_line(error)}; download the adapter again"
-        ) from error
-    if large is not None:
-        raise ModelError(
-            f"{CONFIG} of {shortened(name)} has the number {quoted(large)}, but none may exceed {LARGEST}; "
-            "download the adapter again"
-        )
-    return fields

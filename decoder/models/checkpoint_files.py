@@ -14,8 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from decoder.errors import ModelError, PairError, first_line, quoted, shortened
 from decoder.models.gguf.file import is_gguf
-from decoder.models.git_lfs import is_pointer
-from decoder.models.hub import hub_file, is_hub_id
+from decoder.models.hub import hub_file, is_hub_id, is_pointer, is_small
 
 CONFIG, INDEX, SINGLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 _MARKS = ((codecs.BOM_UTF8, "UTF-8"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
@@ -23,17 +22,6 @@ _META = "params.json"
 _UNSAFE = ("*.bin", "*.pth", "*.pt", "*.ckpt")
 """Patterns of names of pickled weight files, which are never opened."""
 _AGAIN = "download the model again"
-_TEXTS = (
-    CONFIG,
-    "generation_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "tokenizer.model",
-    "special_tokens_map.json",
-    "vocab.json",
-    "merges.txt",
-)
-"""Files without weights that transformers reads."""
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -45,6 +33,10 @@ class Ends(msgspec.Struct, frozen=True):
 class Index(msgspec.Struct, frozen=True):
     weight_map: dict[str, str]
     """File of each weight."""
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(set(self.weight_map.values()))
 
 
 def decoded(content: bytes, kind: Any) -> Any:
@@ -79,9 +71,10 @@ def content_of(name: str, part: str) -> bytes | None:
 
 def check_texts(name: str) -> None:
     """Raises ModelError if a configuration or tokenizer file in a folder is a Git LFS pointer."""
-    if Path(name).is_dir():
-        for part in _TEXTS:
-            file_of(name, part)
+    folder = Path(name)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if is_small(path.name):
+            file_of(name, path.name)
 
 
 def weight_files(name: str) -> list[Path]:
@@ -89,9 +82,9 @@ def weight_files(name: str) -> list[Path]:
     if single := file_of(name, SINGLE):
         return [single]
     index: Index | None = decoded(content_of(name, INDEX) or b"", Index)
-    if index is None or any("/" in part for part in index.weight_map.values()):
+    if index is None or any("/" in part for part in index.files):
         return []
-    files = [file_of(name, part) for part in sorted(set(index.weight_map.values()))]
+    files = [file_of(name, part) for part in index.files]
     return [path for path in files if path] if all(files) else []
 
 
@@ -143,27 +136,26 @@ def _content_fault(content: bytes) -> str:
 
 def weights_fault(folder: Path) -> str:
     """Why a folder's safetensors weights cannot be read, with a remedy; empty if all of them can be read."""
-    found, listed = sorted(folder.glob("*.safetensors")), _listed(folder / INDEX)
-    if listed is None:
-        return f"{INDEX} cannot be read; {_AGAIN}"
+    found, listed = sorted(folder.glob("*.safetensors")), list[str]()
+    if (folder / INDEX).is_file():
+        index: Index | None = decoded((folder / INDEX).read_bytes(), Index)
+        if index is None:
+            return f"{INDEX} cannot be read; {_AGAIN}"
+        listed = index.files
     if missing := [name for name in listed if not (folder / name).is_file()]:
         count = f"{len(missing)} of its {len(listed)}"
         return f"it lacks {count} files with weights, for example {shortened(missing[0])}; {_AGAIN}"
     if not found:
-        return _without_safetensors(folder)
+        unsafe = next((path.name for each in _UNSAFE for path in sorted(folder.glob(each))), None)
+        if unsafe is None:
+            return f"it has no {SINGLE}; {_AGAIN}"
+        return (
+            f"its weights are in {shortened(unsafe)} only, and reading this file could run code; save them as "
+            "safetensors (model.save_pretrained in transformers does), or take a checkpoint that has them"
+        )
     if not listed and folder / SINGLE not in found:
         return f"it has {len(found)} files with weights but no {INDEX}, which lists them; {_AGAIN}"
     return next((fault for path in found if (fault := _broken(path))), "")
-
-
-def _without_safetensors(folder: Path) -> str:
-    unsafe = next((path.name for each in _UNSAFE for path in sorted(folder.glob(each))), None)
-    if unsafe is None:
-        return f"it has no {SINGLE}; {_AGAIN}"
-    return (
-        f"its weights are in {shortened(unsafe)} only, and reading this file could run code; save them as safetensors "
-        "(model.save_pretrained in transformers does), or take a checkpoint that has them"
-    )
 
 
 def _broken(path: Path) -> str:
@@ -173,17 +165,6 @@ def _broken(path: Path) -> str:
     except (SafetensorError, OSError) as error:
         return f"{shortened(path.name)} is broken ({first_line(error)}); {_AGAIN}"
     return ""
-
-
-def _listed(index: Path) -> list[str] | None:
-    """The files that an index lists; empty without an index, None if the index cannot be read."""
-    if not index.is_file():
-        return []
-    try:
-        files = json.loads(index.read_bytes())["weight_map"].values()
-        return sorted(set(map(str, files)))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return None
 
 
 LARGEST: Mapping[str, int] = {
@@ -215,26 +196,18 @@ def check_ranges(name: str, content: bytes) -> None:
     """Raises PairError if a number in a config.json is beyond its range. Content that is not JSON is not refused here,
     since the next reader of the file reports it.
     """
-    try:
-        fields = msgspec.json.decode(content)
-        large = next(((key, number) for key, number in numbers("", fields) if abs(number) > _most(key, number)), None)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return  # the next reader of the file reports the fault
-    if large:
-        key, number = large
-        span = f"1 to {largest(key)}" if isinstance(number, int) else f"between -{FRACTIONS} and {FRACTIONS}"
-        raise PairError(
-            f"the configuration of {name} says that {shortened(key)} is {quoted(number)}, but it must be {span}; "
-            "download the model again"
-        )
+    for key, number in numbers("", decoded(content, Any)):
+        most = largest(key) if isinstance(number, int) else FRACTIONS
+        if abs(number) > most:
+            span = f"1 to {most}" if isinstance(number, int) else f"between -{most} and {most}"
+            raise PairError(
+                f"the configuration of {name} says that {shortened(key)} is {quoted(number)}, but it must be {span}; "
+                "download the model again"
+            )
 
 
 def largest(key: str) -> int:
     return LARGEST.get(key) or next((most for kind, most in _KINDS if kind.fullmatch(key)), OTHERS)
-
-
-def _most(key: str, number: float) -> float:
-    return largest(key) if isinstance(number, int) else FRACTIONS
 
 
 def numbers(key: str, value: object) -> Iterator[tuple[str, int | float]]:

@@ -1,31 +1,37 @@
 """Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
-transformers reads all models except GGUF files and the embedded pair, which starts sooner without transformers. Other
-modules check whether two models form a pair.
+transformers reads all models except GGUF files and the embedded pair. Other modules check whether two models form a
+pair.
 """
 
 import functools
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from tokenizers import Tokenizer
+from torch import Tensor
 
 from decoder.errors import DeviceError, ModelError, shortened
-from decoder.forward.families.architecture import ModelWeights, Traits
+from decoder.forward.families.architecture import Architecture, ModelWeights, Traits
+from decoder.forward.families.registry import FAMILIES, HEAD, shapes
 from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import longest_text
-from decoder.models.adapters import adapter_of, base_of
-from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of
-from decoder.models.embedded import PlainTokenizer, Weights, architecture_in, ends_in
+from decoder.models.adapters import base_of
+from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of, file_of
 from decoder.models.gguf.file import gguf_file, is_gguf
-from decoder.models.load_progress import Tell, downloading
+from decoder.models.load_progress import Share, Tell, downloading
 from decoder.models.names import repository
-from decoder.models.tokenizer import TextTokenizer
+from decoder.models.tokenizer import Encoded, TextTokenizer
 from decoder.system.deferred import imported
+from decoder.system.device import DTYPES
 
 EMBEDDED = Path(__file__).parents[1] / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
@@ -134,9 +140,9 @@ def embedded_traits(folder: str, device: torch.device, dtype: torch.dtype, tell:
         context=longest_text(arch),
         device=device,
         dtype=dtype,
-        eos=ends_in(folder),
+        eos=_content(folder, "generation_config.json")["eos_token_id"],
         skeleton=lambda: _hf().skeleton(folder, dtype),
-        source=ModelWeights(arch, Weights(folder, arch, dtype, device, tell), arch.frequencies.to(device)),
+        source=ModelWeights(arch, EmbeddedWeights(folder, arch, dtype, device, tell), arch.frequencies.to(device)),
     )
 
 
@@ -150,8 +156,9 @@ def load_tokenizer(name: str) -> TextTokenizer:
     if is_embedded(name):
         return PlainTokenizer(name)
     check_texts(name)
-    adapter = adapter_of(name)
-    tokenizer: TextTokenizer = _hf().load_tokenizer(adapter.base if adapter and not adapter.has_tokenizer else name)
+    # A tokenizer that an adapter has replaces the base model's.
+    own = any(file_of(name, part) for part in ("tokenizer.json", "tokenizer_config.json"))
+    tokenizer: TextTokenizer = _hf().load_tokenizer(name if own else base_of(name))
     return tokenizer
 
 
@@ -175,6 +182,67 @@ def _fitting(name: str, device: torch.device) -> Iterator[None]:
         raise DeviceError(
             f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
         ) from error
+
+
+# The folders of the embedded pair have a known layout: GPT-NeoX in one file, with or without a tied output head, and a
+# plain BPE tokenizer. They are read without transformers, which takes longer to import than torch.
+
+_HEAD = "embed_out.weight"
+
+
+def architecture_in(folder: str) -> Architecture:
+    config = _content(folder, "config.json")
+    return Architecture.of(SimpleNamespace(**config | {"dtype": DTYPES[config["dtype"]]}))
+
+
+class EmbeddedWeights(Mapping[str, Tensor]):
+    """The weights in a folder by name; each is read from the file when it is accessed."""
+
+    def __init__(self, folder: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell) -> None:
+        self._path, self._dtype, self._device = Path(folder, "model.safetensors"), dtype, device
+        head = f"{FAMILIES[arch.model_type].embedding}.weight" if arch.tie_word_embeddings else _HEAD
+        self._names = {name: name for name in shapes(arch)} | {HEAD: head}
+        self._read, self._share = set[str](), Share(len(set(self._names.values())), tell)
+
+    def __getitem__(self, name: str) -> Tensor:
+        self._share.reached(len(self._read))
+        self._read.add(self._names[name])
+        with safe_open(self._path, "pt") as file:
+            # Copied, since the tensor is a memory map of the file, which another process may change.
+            weight: Tensor = file.get_tensor(self._names[name]).to(self._dtype, copy=True)
+        return weight.to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class PlainTokenizer:
+    """A `TextTokenizer` that the tokenizer.json of a folder describes completely."""
+
+    chat_template: Any = None
+
+    def __init__(self, folder: str) -> None:
+        self._inner = Tokenizer.from_file(str(Path(folder, "tokenizer.json")))
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, **_settings: Any) -> Encoded:
+        (encoded,) = self._inner.encode_batch([text], add_special_tokens=add_special_tokens)
+        return Encoded(encoded.ids)
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
+        return self._inner.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def get_vocab(self) -> dict[str, int]:
+        return self._inner.get_vocab(with_added_tokens=True)
+
+    def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int | None]:
+        return [self._inner.token_to_id(token) for token in tokens]
+
+
+def _content(folder: str, part: str) -> Any:
+    return json.loads(Path(folder, part).read_bytes())
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")

@@ -14,7 +14,6 @@ from decoder.errors import ModelError, first_line, quoted
 from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.heads.eagle3 import KIND, HeadShape
 from decoder.models.checkpoint_files import LARGEST, content_of, decoded
-from decoder.models.checkpoints import display_name
 
 Count = Annotated[int, Meta(ge=1, le=2**31)]
 LayerCount = Annotated[int, Meta(ge=1, le=LARGEST["num_hidden_layers"])]
@@ -25,6 +24,8 @@ REMEDY = "choose another --draft"
 AGAIN = f"download the head again, or {REMEDY}"
 QWEN3_HEAD = 128
 THETA = 10000.0
+LAYERS = "transformer_layer_config"
+"""Object with the fields of the layers, in the layouts of the speculators library."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -44,8 +45,8 @@ class Rope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     original_max_position_embeddings: Count | None = None
 
 
-class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of a head's decoder layers, with transformers' defaults."""
+class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
+    """Configuration fields of all heads: those of the decoder layers, with transformers' defaults, and three more."""
 
     vocab_size: Count
     hidden_size: Count
@@ -61,24 +62,42 @@ class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier name of `rope_parameters`."""
     rope_parameters: Rope | None = None
     dtype: Literal["float64", "float32", "bfloat16", "float16"] | None = None
+    draft_vocab_size: Count | None = None
+    target_hidden_size: Count | None = None
+    mask_token_id: Token | None = None
 
 
-def kind_of(content: bytes) -> Kind:
-    kind: Kind | None = decoded(content, Kind)
-    return kind or Kind()
+def config_of(name: str) -> dict[str, Any]:
+    """Contents of a config.json; empty if there is none or if it is no JSON object."""
+    config: dict[str, Any] | None = decoded(content_of(name, "config.json") or b"", dict[str, Any])
+    return config or {}
 
 
-def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fields:
-    """Decodes a config.json; raises ModelError if it is not the configuration of a head of this kind."""
+def kind_of(config: Mapping[str, Any]) -> Kind:
     try:
-        return msgspec.json.decode(content, type=fields)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return msgspec.convert(config, Kind)
+    except msgspec.ValidationError:
+        return Kind()
+
+
+def fields_of(shown: str, kind: str, config: Mapping[str, Any], fields: type[Fields], *inner: str) -> Fields:
+    """Fields of a head's configuration; a field of one of the objects named `inner` replaces fields of the same name
+    outside the object or in an earlier one. Raises ModelError if a value has the wrong type.
+    """
+    objects = [given for name in inner if isinstance(given := config.get(name), dict)]
+    # If the layers have an object of their own, `model_type` outside it does not name the type of the layers.
+    given = {field: value for field, value in config.items() if field != "model_type" or LAYERS not in config}
+    for each in objects:
+        given |= {field: value for field, value in each.items() if value is not None}
+    try:
+        return msgspec.convert(given, fields)
+    except msgspec.ValidationError as error:
         raise ModelError(
             f"the configuration of {shown} does not describe a supported {kind}: {first_line(error)}; {REMEDY}"
         ) from error
 
 
-def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
+def architecture_of(name: str, layer: HeadFields, **resolved: Any) -> Architecture:
     """Architecture of a head's layers; `resolved` replaces values of `layer`. Raises ModelError for an unsupported kind
     of RoPE, or sizes that do not fit each other.
     """
@@ -106,7 +125,7 @@ def ascending(name: str, field: str, layers: Sequence[int], written: object) -> 
     return tuple(layers) or None
 
 
-def _rotary(name: str, layer: LayerFields) -> Mapping[str, Any]:
+def _rotary(name: str, layer: HeadFields) -> Mapping[str, Any]:
     """RoPE settings under transformers' current names, even if the configuration has older names."""
     given = layer.rope_parameters or layer.rope_scaling
     rope = {key: value for key, value in msgspec.structs.asdict(given or Rope()).items() if value is not None}
@@ -126,12 +145,6 @@ USUAL_GUESSES = 8
 """Number of tokens that a P-EAGLE head guesses in one pass if its configuration does not give the number."""
 
 
-class LayerConfig(LayerFields, frozen=True, kw_only=True):
-    model_type: Literal["llama", "qwen3"] = "llama"
-    num_hidden_layers: LayerCount = 1
-    layer_types: list[Literal["full_attention"]] | None = None
-
-
 class Nested(msgspec.Struct, frozen=True, kw_only=True):
     """The object `eagle_config` in a flat configuration."""
 
@@ -148,101 +161,86 @@ class Speculation(msgspec.Struct, frozen=True):
     proposal_methods: list[Proposals] | None = None
 
 
-class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
-    architectures: list[str] | None = None
-    speculators_model_type: str | None = None
-    transformer_layer_config: LayerConfig | None = None
-    draft_vocab_size: Count | None = None
-    target_hidden_size: Count | None = None
+class GuidedFields(HeadFields, frozen=True, kw_only=True):
+    """Configuration fields of an EAGLE-3 or P-EAGLE head."""
+
+    model_type: Literal["llama", "qwen3"] = "llama"
+    num_hidden_layers: LayerCount = 1
+    layer_types: list[Literal["full_attention"]] | None = None
     eagle_aux_hidden_state_layer_ids: list[Token] | None = None
     norm_before_residual: bool | None = None
     norm_before_fc: bool = False
     fc_norm: bool = False
     norm_output: bool = False
     eagle_config: Nested | None = None
-    # Only P-EAGLE has the following fields: the token of mask rows, which has three published names, and the settings
-    # with the number of guesses.
-    mask_token_id: Token | None = None
+    # Only P-EAGLE has the following fields: other published names of `mask_token_id`, the token of mask rows, and the
+    # settings with the number of guesses.
     pard_token: Token | None = None
     ptd_token_id: Token | None = None
     speculators_config: Speculation | None = None
 
 
-def head_shape(name: str) -> HeadShape | None:
-    """The EAGLE-3 head in a hub id or folder; None for other checkpoints. Raises ModelError for an invalid head."""
-    content, shown = content_of(name, "config.json"), display_name(name)
-    if content is None or not _is_head(content):
+def shape_of(shown: str, config: Mapping[str, Any]) -> HeadShape | None:
+    """The EAGLE-3 or P-EAGLE head with this configuration; None for other configurations. `shown` is its name for
+    messages. Raises ModelError for an invalid head.
+    """
+    kind = kind_of(config)
+    named = [word for word in NESTED if any(word in name.lower() for name in kind.architectures or ())]
+    if kind.speculators_model_type in NESTED:
+        named.append(kind.speculators_model_type)
+    if not named:
         return None
-    return shape_of(shown, content)
-
-
-def shape_of(shown: str, content: bytes) -> HeadShape:
-    """The EAGLE-3 head of a config.json; `shown` is its name for messages. Raises ModelError for an invalid head."""
-    fields = fields_of(shown, KIND, content, HeadFields)
-    return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, LayerConfig))
-
-
-def _is_head(content: bytes) -> bool:
-    kind = kind_of(content)
-    named = any(_names(kind.architectures, word) for word in NESTED)
-    return named or kind.speculators_model_type in NESTED
-
-
-def _names(architectures: Sequence[str] | None, word: str) -> bool:
-    return any(word in architecture.lower() for architecture in architectures or ())
-
-
-def _shape(name: str, fields: HeadFields, layer: LayerConfig) -> HeadShape:
+    fields = fields_of(shown, KIND, config, GuidedFields, LAYERS)
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(
-            f"{name} is an unsupported head: it reads only the last layer of its target, as heads before EAGLE-3 do; "
+            f"{shown} is an unsupported head: it reads only the last layer of its target, as heads before EAGLE-3 do; "
             f"{REMEDY}"
         )
     masks = (fields.mask_token_id, fields.pard_token, fields.ptd_token_id)
     mask = next((token for token in masks if token is not None), None)
-    _check_masks(name, fields, layer, mask)
+    _check_masks(shown, fields, mask, parallel="peagle" in named)
     # As in vLLM, `norm_before_residual` is true by default in the nested layout, and false by default in the flat
     # layout.
-    by_default = fields.speculators_model_type is not None
-    qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
+    by_default = kind.speculators_model_type is not None
+    qwen3: dict[str, Any] = {"head_dim": fields.head_dim or QWEN3_HEAD} if fields.model_type == "qwen3" else {}
     return HeadShape(
-        layer=architecture_of(name, layer, **qwen3),
-        draft_vocabulary=fields.draft_vocab_size or layer.vocab_size,
-        target_width=fields.target_hidden_size or layer.hidden_size,
-        target_layers=_target_layers(name, fields, nested),
+        layer=architecture_of(shown, fields, **qwen3),
+        draft_vocabulary=fields.draft_vocab_size or fields.vocab_size,
+        target_width=fields.target_hidden_size or fields.hidden_size,
+        target_layers=_target_layers(shown, fields, nested),
         norm_before_residual=by_default if fields.norm_before_residual is None else fields.norm_before_residual,
         norm_before_fc=fields.norm_before_fc or nested.norm_before_fc,
         fc_norm=fields.fc_norm,
         norm_output=fields.norm_output,
-        normed_heads=layer.model_type == "qwen3",
-        layers=layer.num_hidden_layers,
+        normed_heads=fields.model_type == "qwen3",
+        layers=fields.num_hidden_layers,
         guesses=1 if mask is None else _guesses(fields),
         mask_token=mask,
     )
 
 
-def _guesses(fields: HeadFields) -> int:
+def _guesses(fields: GuidedFields) -> int:
     methods = fields.speculators_config and fields.speculators_config.proposal_methods
     return (methods[0].speculative_tokens if methods else None) or USUAL_GUESSES
 
 
-def _check_masks(name: str, fields: HeadFields, layer: LayerConfig, mask: int | None) -> None:
-    if mask is None and (fields.speculators_model_type == "peagle" or _names(fields.architectures, "peagle")):
+def _check_masks(name: str, fields: GuidedFields, mask: int | None, *, parallel: bool) -> None:
+    if mask is None and parallel:
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
-    if mask is None and layer.num_hidden_layers > 1:
+    if mask is None and fields.num_hidden_layers > 1:
         raise ModelError(
-            f"the configuration of {name} says that num_hidden_layers is {layer.num_hidden_layers}, but EAGLE-3 heads "
+            f"the configuration of {name} says that num_hidden_layers is {fields.num_hidden_layers}, but EAGLE-3 heads "
             f"have one layer; {REMEDY}"
         )
-    if mask is not None and mask >= layer.vocab_size:
+    if mask is not None and mask >= fields.vocab_size:
         raise ModelError(
             f"the configuration of {name} names the mask token {mask}, but its vocabulary has only "
-            f"{layer.vocab_size} tokens; {REMEDY}"
+            f"{fields.vocab_size} tokens; {REMEDY}"
         )
 
 
-def _target_layers(name: str, fields: HeadFields, nested: Nested) -> tuple[int, ...] | None:
+def _target_layers(name: str, fields: GuidedFields, nested: Nested) -> tuple[int, ...] | None:
     """Target layers whose inputs the head reads. `eagle_config` lists layers by their outputs, so 1 is added."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -17,14 +17,11 @@ from torch import Tensor
 
 from decoder.errors import ModelError, PairError, first_line
 from decoder.forward.families.architecture import Architecture
-from decoder.heads.dflash_shape import BlockShape
-from decoder.heads.eagle3 import HeadShape
-from decoder.heads.parts import OFFSETS, HeadModule
+from decoder.heads.parts import OFFSETS, HeadModule, Shape
 from decoder.models.checkpoint_files import weight_files
 from decoder.models.head_config import AGAIN
 
 NAMED = 4
-Filled = TypeVar("Filled", bound=HeadModule)
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def sizes_of(name: str, config: Any) -> TargetSizes:
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
 
-def fitting_layers(shown: str, shape: HeadShape | BlockShape, target: TargetSizes) -> tuple[int, ...]:
+def fitting_layers(shown: str, shape: Shape, target: TargetSizes) -> tuple[int, ...]:
     """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
@@ -79,7 +76,7 @@ def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -
     return dict(chain.from_iterable(weights_in(path, shown, own_name) for path in files))
 
 
-def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Filled:
+def filled(head: HeadModule, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> HeadModule:
     """The head, which was built on the meta device, with the weights `tensors` on `device` in `dtype`. Raises
     ModelError if the tensors are not exactly the head's.
     """

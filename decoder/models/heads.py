@@ -3,7 +3,6 @@ heads draft.
 """
 
 import re
-from typing import overload
 
 import torch
 from torch import Tensor
@@ -14,12 +13,11 @@ from decoder.forward.language_model import LanguageModel
 from decoder.heads.dflash import BlockHead
 from decoder.heads.dflash_shape import BlockShape
 from decoder.heads.eagle3 import Head, HeadShape
-from decoder.heads.parts import GuidedHead, StatesReader
+from decoder.heads.parts import StatesReader
 from decoder.models.checkpoint_files import content_of
 from decoder.models.checkpoints import display_name
 from decoder.models.dflash_config import block_shape
-from decoder.models.head_config import REMEDY
-from decoder.models.head_config import head_shape as eagle3_shape
+from decoder.models.head_config import REMEDY, config_of, shape_of
 from decoder.models.head_weights import TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.mtp import MtpShape, load_mtp
 from decoder.models.names import LOOKUP, MTP, require_model
@@ -38,15 +36,12 @@ def head_shape(name: str) -> AnyShape | None:
     """Configuration of the head in a hub id or folder, or of the target's MTP layer if the name is "mtp"; None if the
     checkpoint is not a head. Raises ModelError for an invalid configuration.
     """
-    return MtpShape() if name == MTP else eagle3_shape(name) or block_shape(name)
+    if name == MTP:
+        return MtpShape()
+    shown, config = display_name(name), config_of(name)
+    return shape_of(shown, config) or block_shape(shown, config)
 
 
-@overload
-def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head: ...
-@overload
-def load_head(name: str, shape: BlockShape, target: LanguageModel, dtype: torch.dtype) -> BlockHead: ...
-@overload
-def load_head(name: str, shape: MtpShape, target: LanguageModel, dtype: torch.dtype) -> GuidedHead: ...
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
     """Loads the head of a hub id or folder onto the device of its target. For an MTP layer, `name` is the target's hub
     id or folder. If the files have no embedding or no output head, the target's is used.
@@ -67,15 +62,11 @@ def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dt
     tensors = read_tensors(name, shown, _own_name)
     if shape.layer.hidden_size == shape.target_width:
         tensors.setdefault(EMBEDDING, target.embedding)
-    head: Head | BlockHead
-    if isinstance(shape, BlockShape):
-        if OUTPUT not in tensors and shape.draft_vocabulary == shape.layer.vocab_size:
-            tensors[OUTPUT] = _output_of(shown, target)
-        with torch.device("meta"):
-            head = BlockHead(shown, shape, layers)
-    else:
-        with torch.device("meta"):
-            head = Head(shown, shape, layers)
+    blocks = isinstance(shape, BlockShape)
+    if blocks and OUTPUT not in tensors and shape.draft_vocabulary == shape.layer.vocab_size:
+        tensors[OUTPUT] = _output_of(shown, target)
+    with torch.device("meta"):
+        head = BlockHead(shown, shape, layers) if isinstance(shape, BlockShape) else Head(shown, shape, layers)
     return filled(head, tensors, target.device, dtype)
 
 

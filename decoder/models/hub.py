@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -25,6 +26,18 @@ TOKENIZER_FILES = (*_OTHERS, *_SENTENCEPIECE)
 """Files of which a tokenizer needs at least one."""
 _PACKAGES = ("sentencepiece", "google.protobuf")
 """Packages with which transformers reads a SentencePiece model."""
+
+
+_LFS_BEGIN, _LONGEST_POINTER = b"version https://git-lfs.github.com/spec/", 1024
+"""First bytes of a Git LFS pointer, and the size in bytes that it never exceeds, by its specification."""
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a file is a Git LFS pointer, which a clone without Git LFS has in place of a large file."""
+    try:
+        return path.stat().st_size < _LONGEST_POINTER and path.read_bytes().startswith(_LFS_BEGIN)
+    except OSError:
+        return False
 
 
 def tokenizer_fault(folder: Path) -> str:
@@ -72,8 +85,6 @@ class _Listing:
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*", re.ASCII)
-_commits: dict[str, str] = {}
-"""Commit of each name with a branch or a tag: from the hub, or from the cache if the request failed."""
 _listings: dict[str, _Listing] = {}
 _failures: dict[str, tuple[float, str]] = {}
 """Time at which the latest request about a model failed (`time.monotonic`), and the error message."""
@@ -96,16 +107,12 @@ def cached_folder(name: str) -> Path | None:
 
     place = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=repository(name), repo_type="model")
     asked = revision(name)
-    commit = asked if _COMMIT.fullmatch(asked) else _commits.get(name) or _content(place / "refs" / (asked or "main"))
-    folder = place / "snapshots" / commit
+    commit = asked if _COMMIT.fullmatch(asked) else _listings[name].commit if name in _listings else None
+    if commit is None:
+        with suppress(OSError, ValueError):
+            commit = (place / "refs" / (asked or "main")).read_text(encoding="utf-8").strip()
+    folder = place / "snapshots" / (commit or "")
     return folder if commit and folder.is_dir() else None
-
-
-def _content(reference: Path) -> str:
-    try:
-        return reference.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def hub_file(name: str, part: str) -> Path | None:
@@ -123,18 +130,14 @@ def hub_file(name: str, part: str) -> Path | None:
 
 def _ask_for_commit(name: str) -> None:
     """Requests the current commit of a branch or tag from the hub once; if this fails, the cached commit is used."""
-    if name in _commits or not revision(name) or _COMMIT.fullmatch(revision(name)):
+    if not revision(name) or _COMMIT.fullmatch(revision(name)) or name in _listings or name in _failures:
         return
-    folder = cached_folder(name)
     try:
-        commit = _listing(name).commit
+        _listing(name)
     except ModelError:
-        if folder is None:
+        if cached_folder(name) is None:
             raise
         tell.get()(f"the Hugging Face hub cannot be asked about {shortened(name)}: its cached commit is used")
-        commit = None
-    if commit or folder:
-        _commits[name] = commit or (folder.name if folder else "")
 
 
 def folder_with(name: str, part: str) -> str:
@@ -186,10 +189,6 @@ def answered(call: Callable[[], T]) -> T:
 
 def explained(error: Exception, kind: str, page: str) -> tuple[str, str]:
     """Cause of a failed request and remedy. `kind` names what was requested; `page` is the URL for access requests."""
-    return _refused(error, kind, page) or _broken_off(_first_cause(error))
-
-
-def _refused(error: Exception, kind: str, page: str) -> tuple[str, str] | None:
     from huggingface_hub import errors  # noqa: PLC0415 - a folder needs no hub
 
     match error:
@@ -199,10 +198,9 @@ def _refused(error: Exception, kind: str, page: str) -> tuple[str, str] | None:
             return "access must be granted", f"ask for access on {page} and log in with: hf auth login"
         case errors.RepositoryNotFoundError():
             return f"the {kind} does not exist, or is not public", "check HF_ENDPOINT and HF_TOKEN"
-    return None
-
-
-def _broken_off(cause: Exception) -> tuple[str, str]:
+    cause = error
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
     match cause:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return "the disk is full", "free some space, or set HF_HOME to a folder on another disk"
@@ -228,7 +226,7 @@ def _downloaded(name: str, part: str) -> Path | None:
 
     listing = _listing(name)
     folder = cached_folder(name)
-    wanted = {file for file in listing.files if _is_small(file)}
+    wanted = {file for file in listing.files if is_small(file)}
     missing = {part, *wanted} & listing.files
     missing -= {file for file in missing if folder and (folder / file).is_file()}
     disable_progress_bars()  # progress bars would overwrite the terminal app's screen
@@ -243,7 +241,8 @@ def _downloaded(name: str, part: str) -> Path | None:
     return path
 
 
-def _is_small(file: str) -> bool:
+def is_small(file: str) -> bool:
+    """Whether a file is a configuration or a part of a tokenizer, by its path within a model."""
     folder = Path(file).parent.as_posix()
     return Path(file).suffix in _SMALL and folder in (".", "additional_chat_templates")
 
@@ -282,7 +281,3 @@ def _fault(name: str, why: str, remedy: str) -> ModelError:
         f"cannot load {shortened(name)}: it is {cached} in the local cache, and {part} cannot be downloaded from the "
         f"Hugging Face hub: {why}; {remedy}, or give a folder"
     )
-
-
-def _first_cause(error: Exception) -> Exception:
-    return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error

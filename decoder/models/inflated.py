@@ -20,8 +20,14 @@ from decoder.errors import ConfigError, DeviceError, quoted, require
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, reading_bytes, shapes
 from decoder.forward.language_model import LanguageModel
-from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, embedded_traits, model_of
-from decoder.models.embedded import architecture_in
+from decoder.models.checkpoints import (
+    EMBEDDED_DRAFT,
+    EMBEDDED_TARGET,
+    architecture_in,
+    display_name,
+    embedded_traits,
+    model_of,
+)
 from decoder.models.load_progress import Tell
 from decoder.models.quantisation import memory_of
 from decoder.system.deferred import imported
@@ -134,9 +140,9 @@ class _Weights(Mapping[str, Tensor]):
         return len(self._names)
 
 
-def inflated_pair(size: str, names: Mapping[str, str]) -> dict[str, Inflated]:
+def inflated_pair(size: str, names: Mapping[str, str], report: Tell = lambda _: None) -> dict[str, Inflated]:
     """Inflated models for the roles in `names` (folders by role): a target of about `size` parameters, and a draft with
-    `DRAFT_SHARE` times as many.
+    `DRAFT_SHARE` times as many. `report` is called with their description.
 
     Raises ConfigError if `names` has another model, or if `size` is too small or not a number of parameters.
     """
@@ -158,9 +164,11 @@ def inflated_pair(size: str, names: Mapping[str, str]) -> dict[str, Inflated]:
         f"--inflate is {quoted(size)}, which is less than the embedded target has; give more than {number}{unit}",
         "inflate",
     )
-    return {"target": target} | {
-        role: _nearest(embedded[role], wanted * DRAFT_SHARE) for role in names if role == "draft"
-    }
+    pair = {"target": target}
+    if "draft" in names:
+        pair["draft"] = _nearest(embedded["draft"], wanted * DRAFT_SHARE)
+    report(made(pair))
+    return pair
 
 
 def made(models: Mapping[str, Inflated]) -> str:

@@ -19,10 +19,8 @@ from decoder.errors import ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import Adapter
 from decoder.models.checkpoint_files import file_of
-from decoder.models.hub import ADAPTER as CONFIG
 
 WEIGHTS = "adapter_model.safetensors"
-RANKS = ("r", "rank_pattern")
 TWICE = ".modules_to_save"
 """If a weight's name has this part, peft saves the weight also under the name without it."""
 TOKENS = 8
@@ -35,7 +33,7 @@ def merged(module: Any, adapter: Adapter) -> Any:
     """Merges an adapter into its base model's `module`; ModelError if its weights cannot be read or do not fit."""
     shown = f"the adapter {shortened(adapter.name)} ({shortened(adapter.kind)})"
     weights = file_of(adapter.name, WEIGHTS)
-    if weights is None or not file_of(adapter.name, CONFIG):
+    if weights is None:
         raise ModelError(
             f"{shown} has no {WEIGHTS}, and pickled weights are not opened; save the adapter again with a current peft"
         )
@@ -48,7 +46,6 @@ def merged(module: Any, adapter: Adapter) -> Any:
             f"{shown} changes prompts or passes, not weights, which is not supported; choose an adapter that changes "
             "weights, such as LoRA"
         )
-    _check_ranks(shown, config, sizes)
     with _told(f"cannot load {shown} into {shortened(adapter.base)}", "name the base model that it was made for"):
         _widen(module, sizes)
         beside = peft.PeftModel(module, config).eval()
@@ -71,19 +68,6 @@ def merged(module: Any, adapter: Adapter) -> Any:
 def _sizes(weights: Path) -> dict[str, list[int]]:
     with safe_open(weights, "pt") as file:
         return {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 - the file is no mapping
-
-
-def _check_ranks(shown: str, config: Any, sizes: dict[str, list[int]]) -> None:
-    """Refuses a rank that no weight of the adapter has, before memory of that size is allocated."""
-    longest = max((side for size in sizes.values() for side in size), default=0)
-    for field in RANKS:
-        given = getattr(config, field, None)
-        for rank in given.values() if isinstance(given, dict) else [given]:
-            if isinstance(rank, int) and rank > longest:
-                raise ModelError(
-                    f"{CONFIG} of {shown} says that {field} is {shortened(rank)}, but the longest side of its weights "
-                    f"is {longest}; {AGAIN}"
-                )
 
 
 def _widen(module: Any, sizes: dict[str, list[int]]) -> None:

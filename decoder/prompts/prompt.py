@@ -93,7 +93,7 @@ def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
     """The prompt in the named field, or else in the first field of `FIELDS` that is present. Raises FieldError."""
     found = next(_present(record, field), None)
     if found is None:
-        looked_for = quoted(field) if field else ", ".join(map(_in_quotes, FIELDS))
+        looked_for = quoted(field) if field else ", ".join(f'"{name}"' for name in FIELDS)
         raise FieldError(f"the object has no field {looked_for}")
     name, value, inside = found
     prompt = _prompt(name, value, exactly=field is not None)
@@ -171,7 +171,3 @@ def _message(name: str, number: int, message: object) -> ChatMessage:
 def _category(record: Mapping[str, Any]) -> str:
     value = next((record[key] for key in _CATEGORIES if isinstance(record.get(key), str | int | float)), "")
     return str(value)[:_LONGEST_CATEGORY]
-
-
-def _in_quotes(name: str) -> str:
-    return f'"{name}"'

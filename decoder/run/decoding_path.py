@@ -13,14 +13,14 @@ from decoder.engine import Engine
 from decoder.events import TRANSLATED
 from decoder.forward.compiled.library import library
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.registry import FAMILIES, only_compiled, reading_bytes, weight_bytes
+from decoder.forward.families.registry import FAMILIES, only_compiled
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import HOST_ROUNDS, SHAPED, UNCAPTURED, keeps_states, takes_paths, windows_of
 from decoder.forward.linear import HALF, products_pay_in_bfloat16
 from decoder.models.gguf.file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported
-from decoder.system.device import has_graphs, has_room
+from decoder.system.device import has_graphs
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
@@ -97,11 +97,10 @@ def expected_path(
     device: torch.device,
     *,
     exact: bool,
-    dtype: torch.dtype | None = None,
     head: object = None,
 ) -> DecodingPath:
-    """The path that a pair will probably have, determined without reading weights. `dtype` defaults to the dtype of
-    each configuration. Raises ConfigError for quantised weights that this machine cannot load.
+    """The path that a pair will probably have if its memory suffices, determined without reading weights. Raises
+    ConfigError for quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
@@ -117,14 +116,6 @@ def expected_path(
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow)) if head is None else DecodingPath(HOST, UNTAPPED)
-    native = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
-    needed_bytes = sum(weight_bytes(*arch_and_dtype) for arch_and_dtype in native) + max(
-        reading_bytes(*arch_and_dtype) for arch_and_dtype in native
-    )
-    if not has_room(device, needed_bytes):
-        return DecodingPath(
-            STATIC, f"native models would need {needed_bytes / 2**30:.1f} GiB of memory, more than is free"
-        )
     return DecodingPath(GRAPHS, "native model")
 
 

@@ -17,13 +17,11 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import shapes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import cache_bytes
-from decoder.models.gguf.file import GgufFile
-from decoder.models.gguf.words import row_bytes
+from decoder.models.gguf.file import GgufFile, row_bytes
 from decoder.models.pair import Pair
-from decoder.models.quantisation import Quantisation, bits_per_number
+from decoder.models.quantisation import Quantisation, bits_per_number, without_weights
 from decoder.system.computing_clock import ComputingClock
 from decoder.system.cpu_speed import flops_per_s, read_bytes_per_s
-from decoder.system.deferred import imported
 
 _EXPERTS = re.compile(r"(^|\.)experts\.|_exps\.")
 """Names of the weights of experts, in modules and in GGUF files; each row uses only some experts."""
@@ -103,12 +101,10 @@ def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | No
     packed = quantised if quantised and quantised.packed else None
     if packed and packed.bits is None:
         return None
-    hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
-    known = hf.architecture_of(config) if hf and not packed else config
-    if isinstance(known, Architecture):
-        return work_of_architecture(known, dtype)
-    assert hf is not None, "an unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
-    return work_of_module(hf.skeleton(config, dtype), dtype, packed.bits if packed else None)
+    form = without_weights(config, dtype, quantised)
+    if isinstance(form, Architecture):
+        return work_of_architecture(form, dtype)
+    return work_of_module(form, dtype, packed.bits if packed else None)
 
 
 def work_of_model(model: LanguageModel) -> PassWork | None:

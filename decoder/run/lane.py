@@ -4,7 +4,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
 from decoder.analysis.stalls import RECENT, stalled_s
@@ -16,7 +15,7 @@ from decoder.models.text import Pieces, TextStream
 from decoder.run.text_end import within
 from decoder.session.protocol import AtStage, Outcome, Session
 from decoder.session.steering import Turn
-from decoder.system.cpu_threads import WarmThreads
+from decoder.system import cpu_threads
 from decoder.system.device import peak_bytes
 from decoder.system.waiting import ProcessorWaits
 from decoder.tree import TokenTree
@@ -27,8 +26,11 @@ class RaceClock:
     """Runs the rounds of a race with torch's threads awake, and measures how long each round waited or stalled."""
 
     def __init__(self, started: float, *, threads: bool) -> None:
+        """If torch's CPU threads are not needed (`threads`), they are left asleep."""
         self._started = started
-        self._awake = WarmThreads(needed=threads)
+        self._threads = threads
+        self._left_s = time.perf_counter()
+        """When the latest round ended, by `time.perf_counter`."""
         self._waits = ProcessorWaits()
 
     @property
@@ -37,15 +39,15 @@ class RaceClock:
 
     def step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
         """Decodes one more round of a session; updates `usual_s`, the session's latest round times without stalls."""
-        return self._awake.run(partial(self._step, session, turns, at_stage, usual_s))
-
-    def _step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
+        if self._threads and time.perf_counter() - self._left_s > cpu_threads.AWAKE_S:
+            cpu_threads.warm_threads()
         self._waits.begin()
         outcome = session.step(turns, at_stage)
         outcome.waited_s, lost_s = self._waits.end(outcome.round_s)
         outcome.stalled_s = stalled_s(outcome.round_s, lost_s, usual_s)
         if outcome.round_s and not outcome.stalled_s:
             usual_s.append(outcome.round_s)
+        self._left_s = time.perf_counter()
         return outcome
 
     def close(self) -> None:

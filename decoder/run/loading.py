@@ -24,7 +24,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_
 from decoder.models.compatibility import check_config, probe, tokenizers_of
 from decoder.models.head_weights import fitting_layers, sizes_of
 from decoder.models.heads import AnyShape, head_shape, load_head
-from decoder.models.inflated import Inflated, inflated_pair, made, require_memory
+from decoder.models.inflated import Inflated, inflated_pair, require_memory
 from decoder.models.mtp import MtpShape, mtp_layout
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair, Translation
@@ -125,18 +125,10 @@ def load_pair(
     hub.tell.set(report)
     names = _names(target, draft)
     ranks = _leading(names["target"], device)
-    inflated = _inflated(inflate, names, report) if inflate is not None else {}
-    device = device if inflated else _device_of(names, device, report)
+    inflated = inflated_pair(inflate, names, report) if inflate is not None else {}
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
-        require_model_free(run.methods if run else ())
-        require(
-            not compiled,
-            "--compile needs a draft model, whose passes are compiled too; leave --compile out",
-            "compile",
-        )
-        takes_dtype = shape or draft_dtype == "auto"
-        require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave --draft-dtype out")
+        _require_no_draft_model(run, shape, draft_dtype, compiled=compiled)
     require_weights_of_torch(names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape))
     require_dtypes_of_torch(names, device=device, dtype=dtype, draft_dtype=draft_dtype)
     require_gpu_layers(names, gpu_layers)
@@ -145,16 +137,23 @@ def load_pair(
             exact=exact, compile=compiled, inflate=bool(inflated), head=bool(shape), gguf=bool(gguf_roles(names))
         )
         require_partial_target(chosen((run or RunConfig()).methods))
-    chosen_device = (
-        rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
-    )
+    small = names["target"] == str(EMBEDDED_TARGET) and not inflated
+    chosen_device = _device(names, device, ranks, small=small, report=report)
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
-    configs = _configs(whole, inflated)
-    _check_configs(names, configs, shape, chosen_device)
-    own_dtype = _dtype_of(names, configs, inflated=bool(inflated))
-    chosen_dtype = choose_dtype(dtype, chosen_device, own_dtype, partial(bfloat16_pays, configs["target"]))
+    configs = {}
+    for role, name in whole.items():
+        with about(role):
+            configs[role] = _checked_config(name, chosen_device, inflated.get(role))
+    _check_head(names, configs["target"], shape)
+    chosen_dtype = choose_dtype(
+        dtype,
+        chosen_device,
+        # The small embedded target computes in float32, so that passes of any size choose the same tokens.
+        torch.float32 if small else getattr(configs["target"], "dtype", None),
+        partial(bfloat16_pays, configs["target"]),
+    )
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     dtypes = {"target": chosen_dtype, "draft": chosen_draft_dtype}
     for model_dtype in dtypes.values():
@@ -189,18 +188,24 @@ def _leading(target: str, device: str) -> Ranks | None:
     return ranks
 
 
-def _inflated(inflate: str, names: Mapping[str, str], report: Report) -> dict[str, Inflated]:
-    inflated = inflated_pair(inflate, names)
-    report(made(inflated))
-    return inflated
+def _require_no_draft_model(run: RunConfig | None, shape: AnyShape | None, draft_dtype: str, *, compiled: bool) -> None:
+    require_model_free(run.methods if run else ())
+    require(
+        not compiled, "--compile needs a draft model, whose passes are compiled too; leave --compile out", "compile"
+    )
+    takes_dtype = shape is not None or draft_dtype == "auto"
+    require(takes_dtype, "--draft-dtype has no effect without a draft model; leave --draft-dtype out")
 
 
-def _configs(names: Mapping[str, str], inflated: Mapping[str, Inflated]) -> dict[str, Any]:
-    configs = {}
-    for role, name in names.items():
-        with about(role):
-            configs[role] = inflated[role].architecture if role in inflated else load_config(name)
-    return configs
+def _device(names: Mapping[str, str], device: str, ranks: Ranks | None, *, small: bool, report: Report) -> torch.device:
+    """Device of the target. For the embedded target, which is too small to be faster on a GPU, `auto` means the CPU."""
+    if small and device == "auto":
+        if device_count():
+            report(ON_CPU)
+        device = "cpu"
+    if ranks:
+        return rank_device(ranks, device)
+    return choose_device("cpu" if "target" in gguf_roles(names) else device)
 
 
 def _load_of(
@@ -230,27 +235,23 @@ def _tokenizers(
     return tokenizer, of_draft
 
 
-def _check_configs(
-    names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
-) -> None:
-    """Raises PairError if the engine cannot decode with a model, ConfigError for quantised weights that this machine
-    cannot load, and the errors of `_check_head`.
+def _checked_config(name: str, device: torch.device, inflated: Inflated | None = None) -> Any:
+    """Configuration of a model. Raises PairError if the engine cannot decode with it, ConfigError for quantised weights
+    that this machine cannot load.
     """
-    for role, config in configs.items():
-        with about(role):
-            check_config(display_name(names[role]), config)
-            quantisation_of(display_name(names[role]), config, device)  # refuses weights that cannot be loaded
-    if shape:
-        _check_head(names, configs["target"], shape)
+    config = inflated.architecture if inflated else load_config(name)
+    check_config(display_name(name), config)
+    quantisation_of(display_name(name), config, device)
+    return config
 
 
-def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
+def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape | None) -> None:
     """Raises PairError if a head was made for another target, ConfigError for an MTP layer that the target's checkpoint
     lacks.
     """
     if isinstance(shape, MtpShape):
         mtp_layout(names["target"], config)
-    else:
+    elif shape:
         fitting_layers(display_name(names["draft"]), shape, sizes_of(display_name(names["target"]), config))
 
 
@@ -270,25 +271,6 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
     return has_static_form(shape)
 
 
-def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
-    """For the embedded target, which is too small to be faster on a GPU, `auto` means the CPU."""
-    if device != "auto" or names["target"] != str(EMBEDDED_TARGET):
-        return device
-    if device_count():
-        report(ON_CPU)
-    return "cpu"
-
-
-def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated: bool) -> torch.dtype | None:
-    """Dtype that `auto` means on a GPU: the checkpoint's, but float32 for the embedded target unless it is inflated, so
-    that passes of any size choose the same tokens.
-    """
-    if names["target"] == str(EMBEDDED_TARGET) and not inflated:
-        return torch.float32
-    found: torch.dtype | None = getattr(configs["target"], "dtype", None)
-    return found
-
-
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
     """Names of the models by role, without `draft` if the draft is suffix lookup."""
     if target is None and draft is None:
@@ -303,40 +285,28 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises the errors of `load_pair`.
     """
     hub.tell.set(report)
-    if shape := head_shape(draft):
-        return _with_head(engine, {"target": target, "draft": draft}, shape, draft_dtype, report)
-    loaded, config = engine.pair.target, load_config(draft)
-    check_config(display_name(draft), config)
-    quantisation_of(display_name(draft), config, loaded.device)  # refuses weights that cannot be loaded
-    own = (
-        choose_dtype("auto", loaded.device, None, partial(bfloat16_pays, config))
-        if loaded.computed_by
-        else loaded.dtype
-    )
+    names, loaded, shape = {"target": target, "draft": draft}, engine.pair.target, head_shape(draft)
+    own, of_target, of_draft = loaded.dtype, engine.pair.tokenizer, None
+    if shape:
+        require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True)
+        _check_head(names, load_config(target), shape)
+        if not _captures(loaded.device, shape):
+            # The target is copied, since a head may need a forward form of the target that other drafts do not need.
+            loaded = copy.copy(loaded)
+    else:
+        config = _checked_config(draft, loaded.device)
+        of_target, of_draft = tokenizers_of(target, draft)
+        if loaded.computed_by:
+            own = choose_dtype("auto", loaded.device, None, partial(bfloat16_pays, config))
     dtype = choose_draft_dtype(draft_dtype, own)
     set_up(loaded.device, dtype)
-    tokenizers = tokenizers_of(target, draft)
     report(f"loading draft {display_name(draft)}")
-    pair = make_pair(loaded, load_model(draft, loaded.device, dtype, report), *tokenizers)
-    added = make_engine(pair, kernels=bool(engine.slots and engine.slots.kernels), report=report)
-    drafting = added.pair.models["draft"]
-    drafting.slim()
-    return added
-
-
-def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
-    require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True)
-    _check_head(names, load_config(names["target"]), shape)
-    target = engine.pair.target
-    if not _captures(target.device, shape):
-        # The target is copied, since a head may need a forward form of the target that other drafts do not need.
-        target = copy.copy(target)
-    dtype = choose_draft_dtype(draft_dtype, target.dtype)
-    set_up(target.device, dtype)
-    report(f"loading draft {display_name(names['draft'])}")
-    head = _head_for(target, names, shape, dtype)
+    drafting = _head_for(loaded, names, shape, dtype) if shape else load_model(draft, loaded.device, dtype, report)
     kernels = bool(engine.slots and engine.slots.kernels)
-    return make_engine(make_pair(target, head, engine.pair.tokenizer), kernels=kernels, report=report)
+    added = make_engine(make_pair(loaded, drafting, of_target, of_draft), kernels=kernels, report=report)
+    if added.pair.draft:
+        added.pair.draft.slim()
+    return added
 
 
 def make_engine(
@@ -416,7 +386,10 @@ def make_pair(
     for model in [target] if of_draft else models:
         # No method may use the penalties, token bans and sampling settings that the checkpoint defines.
         model.hf.end_with(ids[0] if len(ids) == 1 else ids or None, pad=ids[0] if ids else None)
-    translation = _translation(draft_model, of_draft) if draft_model and of_draft else None
+    translation = None
+    if draft_model and of_draft:
+        known = 1 + max(of_draft.get_vocab().values())
+        translation = Translation(of_draft, min(known, draft_model.width), frozenset(_ends(draft_model)))
     alike = [target] if translation else models
     return Pair(
         target=target,
@@ -427,11 +400,6 @@ def make_pair(
         head=head,
         translation=translation,
     )
-
-
-def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
-    known = 1 + max(tokenizer.get_vocab().values())
-    return Translation(tokenizer, min(known, draft.width), frozenset(_ends(draft)))
 
 
 def _ends(target: LanguageModel) -> list[int]:

@@ -1,13 +1,15 @@
 """Race: several methods decode one prompt on one thread, with equal shares of time; all results are events.
 
 The method with the least decode time always decodes the next round, so faster methods are visibly ahead. A method's
-clock runs only while the method decodes. Independent of screens and files.
+clock runs only while the method decodes. The user may pause a race, step through its stages, slow it down and stop it,
+and change temperature and top-p at the same positions of all texts. Independent of screens and files.
 """
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -15,9 +17,10 @@ import msgspec
 from decoder.analysis import metrics
 from decoder.engine import Engine
 from decoder.errors import DeviceError
-from decoder.events import End, Event, Figures, Run, Summary
+from decoder.events import End, Event, Figures, Knob, Round, Run, Summary
 from decoder.forward.near_tie import Judge
-from decoder.methods import chosen, method_of, require_model_free, require_shared_tokens
+from decoder.knobs import KnobName
+from decoder.methods import chosen, method_of, require_knobs, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
 from decoder.models.heads import kind_of
 from decoder.models.text import Pieces, TextStream
@@ -26,9 +29,9 @@ from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from decoder.run.fitting import Fed, encoded
 from decoder.run.lane import Lane, RaceClock
-from decoder.run.steered import Pace, Resampling
-from decoder.sampling.settings import Schedule
-from decoder.session.steering import Steering
+from decoder.sampling.settings import SAMPLING, Schedule
+from decoder.session.protocol import AtStage, Outcome
+from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, applied, hold, takes_step
 from decoder.system.cpu_threads import quick_switches
 from decoder.system.device import make_current, memory_is_full, release_memory, require_working
 from decoder.tensor_parallel.check import require_partial_target
@@ -82,6 +85,108 @@ def decode(
             race = race.apply(event)
             yield event
     yield Summary(methods=_judged(engine, fed.ids, race), peak_bytes_by_rank=ranks.peak_bytes() if ranks else [])
+
+
+class Pace:
+    def __init__(self, steering: Steering, lanes: Sequence[Lane]) -> None:
+        self._steering = steering
+        self._lanes = lanes
+        self._motion = SlowMotion(steering)
+
+    def rest(self) -> None:
+        """Waits while the run is paused between two rounds."""
+        hold(self._steering, idle=self.prepare)
+
+    def at_stage(self, lane: Lane) -> AtStage:
+        """Callback that pauses a lane at each stage of a round while the user steps through the round."""
+
+        def paused_s(name: StageName, outcome: Outcome) -> float:
+            if lane is not self._watched or not takes_step(self._steering):
+                return 0.0
+            since = time.perf_counter()
+            hold(self._steering, Stage(name, lane.event(outcome)))
+            return time.perf_counter() - since
+
+        return paused_s
+
+    def after(self, lane: Lane, decoded: Round | None) -> None:
+        """Waits after a round if the user steps through the run or has lowered its speed."""
+        watched = self._watched
+        if (lane is watched or watched.ended) and takes_step(self._steering):
+            hold(self._steering, Stage("committed", decoded) if decoded and lane is watched else None)
+        self._motion.after(lane.latest_s, self.prepare)
+
+    def prepare(self) -> bool:
+        """Lets one lane work in advance, shows the progress, and returns whether any lane had such work."""
+        self._steering.preparing = next(filter(None, (lane.prepare() for lane in self._lanes)), "")
+        return bool(self._steering.preparing)
+
+    def prepare_all(self) -> None:
+        while not self._steering.stopped and self.prepare():
+            pass
+
+    def opens_next(self) -> bool:
+        """Whether to open the next lane: usually once all open lanes have decoded a round, so that the screen soon
+        shows rounds; at once if the user steps through a method that is not open yet.
+        """
+        asked = self._steering.watched and self._steering.watched not in [lane.name for lane in self._lanes]
+        stepped = bool(asked) and self._steering.paused and not self._steering.stopped
+        return stepped or all(lane.rounds or lane.ended for lane in self._lanes)
+
+    @property
+    def _watched(self) -> Lane:
+        """The lane that the user watches; the first lane until the user chooses another method."""
+        return next((lane for lane in self._lanes if lane.name == self._steering.watched), self._lanes[0])
+
+
+class Resampling:
+    def __init__(self, schedule: Schedule, prompt_tokens: int, ahead: int) -> None:
+        """`ahead` is the largest number of tokens that a method has chosen but not yet reported."""
+        self._schedule = schedule
+        self._prompt_tokens = prompt_tokens
+        self._ahead = ahead
+        self._seen = 0
+        self._turns: dict[tuple[int, KnobName], Turn] = {}
+        """Knob changes by (first position to which the change applies, knob)."""
+        self._reported = Counter[str]()
+        """Number of changes that events have reported, by method."""
+
+    def told(self, turns: Sequence[Turn], lane: Lane, furthest: int) -> Iterator[Knob]:
+        """Schedules the user's new knob changes; yields events of the changes that apply to the lane's next token."""
+        if new := turns[self._seen :]:
+            self._seen = len(turns)
+            self._take(new, furthest)
+        yield from self._reached(lane)
+
+    def _take(self, new: Sequence[Turn], furthest: int) -> None:
+        """New changes apply from the first position that no method has reached; the fastest generated `furthest`
+        tokens.
+
+        Several changes of one knob at one position are merged into one change, which is dropped if it restores the
+        knob's earlier value.
+        """
+        require_knobs(turn.name for turn in new)
+        position = self._prompt_tokens + self._ahead + furthest
+        own = [turn for turn in new if turn.rules_name in (None, SAMPLING)]
+        sampling, in_force = applied(self._schedule.latest, own)
+        for turn in in_force:
+            before = self._turns.pop((position, turn.name), turn).old
+            if turn.value != before:
+                self._turns[position, turn.name] = replace(turn, old=before)
+        if in_force:
+            self._schedule.turn(position, sampling)
+
+    def _reached(self, lane: Lane) -> Iterator[Knob]:
+        """Changes that apply to a lane's next token and are not reported yet; none for method `hf`, since transformers
+        keeps its initial settings.
+        """
+        if lane.method.by_module:
+            return
+        position = self._prompt_tokens + lane.generated
+        unreported = list(self._turns.items())[self._reported[lane.name] :]
+        in_force = [turn for (start, _), turn in unreported if start <= position]
+        self._reported[lane.name] += len(in_force)
+        yield from lane.knob_events(in_force)
 
 
 class Race:

@@ -10,11 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
 
 import torch
 
-Result = TypeVar("Result")
 AWAKE_S = 0.0002
 """Approximate idle time after which torch's threads sleep; see `decoder.system.openmp`."""
 WARMING_NUMBERS = 1 << 16
@@ -42,24 +40,8 @@ def quick_switches(device: torch.device) -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-class WarmThreads:
-    """Runs work with torch's CPU threads awake, since waking them often takes longer than the next product."""
-
-    def __init__(self, *, needed: bool) -> None:
-        """If torch's CPU threads are not `needed`, they are left asleep."""
-        self._needed = needed
-        self._left_s = time.perf_counter()
-        """When the latest work ended, by `time.perf_counter`."""
-
-    def run(self, work: Callable[[], Result]) -> Result:
-        if self._needed and time.perf_counter() - self._left_s > AWAKE_S:
-            warm_threads()
-        result = work()
-        self._left_s = time.perf_counter()
-        return result
-
-
 def warm_threads() -> None:
+    """Wakes torch's CPU threads, since waking them often takes longer than the next product."""
     torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
 

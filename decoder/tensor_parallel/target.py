@@ -200,16 +200,13 @@ class Leader(Forward):
         try:
             return work()
         except BaseException as error:  # an interruption also leaves the ranks with different caches
-            self._fault = self._failed(error)
+            self._fault = LostRankError(
+                f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; a process may have "
+                "ended; start again"
+            )
             if isinstance(error, RuntimeError) and not memory_is_full(error):
                 raise self._fault from error
             raise
-
-    def _failed(self, error: BaseException) -> LostRankError:
-        return LostRankError(
-            f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; a process may have "
-            "ended; start again"
-        )
 
 
 @torch.inference_mode()

@@ -19,8 +19,7 @@ from decoder.models import checkpoints, compatibility, hub
 from decoder.models.adapters import adapter_of
 from decoder.models.adapters import base_of as base_of_adapter
 from decoder.models.checkpoint_files import Ends, content_of, decoded, weight_files
-from decoder.models.gguf.file import GgufFile, is_gguf
-from decoder.models.gguf.words import gguf_words
+from decoder.models.gguf.file import GgufFile, gguf_words, is_gguf
 from decoder.models.head_weights import sizes_of
 from decoder.models.heads import head_shape
 from decoder.models.inflated import Inflated, inflated_pair, made
@@ -102,7 +101,7 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
     drafting = MTP if pair.draft == MTP else names.get("draft")
     head = head_shape(drafting) if drafting else None
     try:
-        path = paths.expected_path(configs, device, exact=pair.exact, dtype=devices.DTYPES.get(pair.dtype), head=head)
+        path = paths.expected_path(configs, device, exact=pair.exact, head=head)
     except ConfigError:
         return  # the check of models reports that quantised weights cannot be loaded
     if compatibility.tokenizers_of(*folders.values())[1]:

@@ -95,15 +95,6 @@ def suffixes() -> PreTrainedTokenizerFast:
     return _fast(tokenizer)
 
 
-def repeated() -> PreTrainedTokenizerFast:
-    """Connectionist temporal classification: a repeated token counts once."""
-    words = ("<pad>", "|", UNKNOWN, *LETTERS)
-    tokenizer = Tokenizer(models.WordLevel(_numbered(words), unk_token=UNKNOWN))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    tokenizer.decoder = decoders.CTC()
-    return _fast(tokenizer)
-
-
 class SlowTokenizer(PreTrainedTokenizer):
     """Tokenizes in Python, and decodes as SentencePiece: bytes that are no character become U+FFFD one by one."""
 
@@ -167,5 +158,4 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "unigram": unigram,
     "word pieces": word_pieces,
     "suffixes": suffixes,
-    "repeated": repeated,
 }

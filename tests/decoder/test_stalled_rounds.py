@@ -57,7 +57,7 @@ class Clock:
 def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
     def decoding(stalled: int | None, speed: float = 1.0, tokens: int = 40) -> tuple[Played, Clock]:
         clock = Clock(stalled)
-        for module in ("system.device", "run.race", "run.lane", "run.steered", "session.steering"):
+        for module in ("system.device", "run.race", "run.lane", "session.steering"):
             monkeypatch.setattr(f"decoder.{module}.time", clock)
         monkeypatch.setattr("decoder.run.lane.ProcessorWaits", lambda: clock)
         config, steering = RunConfig(METHODS, tokens), Steering(speed=speed)

@@ -1,9 +1,7 @@
 """The part of llama.cpp's C API that this program uses. Fields and their order are those of `llama.h` of one pinned
-release; the library is checked against its default parameters before it is used, since another release may have other
-fields.
+release; no other release is used, since it may have other fields.
 """
 
-import ctypes
 import ctypes as c
 import functools
 from collections import deque
@@ -17,7 +15,6 @@ from decoder.errors import ConfigError, ModelError
 
 PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
 """Build 11549 of llama.cpp."""
-VERSION = b"0.6.0-dev"
 FLOAT32, FLOAT16 = 0, 1
 """ggml's numbers for these dtypes."""
 NO_FLASH_ATTENTION = 0
@@ -25,81 +22,72 @@ ERROR_LEVEL = 4
 
 IntPointer = c.POINTER(c.c_int32)
 LogCallback = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)
-ProgressCallback = c.CFUNCTYPE(c.c_bool, c.c_float, c.c_void_p)
-
-
-MODEL_FIELDS: Sequence[tuple[Any, ...]] = (
-    ("devices", c.c_void_p, None),
-    ("tensor_buft_overrides", c.c_void_p, None),
-    ("n_gpu_layers", c.c_int32, -1),
-    ("split_mode", c.c_int, 1),
-    ("load_mode", c.c_int, -1),
-    ("lazy_mode", c.c_int, 1),
-    ("main_gpu", c.c_int32, 0),
-    ("tensor_split", c.c_void_p, None),
-    ("progress_callback", ProgressCallback),
-    ("progress_callback_user_data", c.c_void_p),
-    ("kv_overrides", c.c_void_p, None),
-    ("vocab_only", c.c_bool, False),
-    ("check_tensors", c.c_bool, False),
-    ("use_extra_bufts", c.c_bool, True),
-    ("no_host", c.c_bool, False),
-    ("no_alloc", c.c_bool, False),
-    ("load_mtp", c.c_bool, False),
-)
-"""Name and type of each field, and its default value in the pinned release if this value is checked."""
-CONTEXT_FIELDS: Sequence[tuple[Any, ...]] = (
-    ("n_ctx", c.c_uint32, 512),
-    ("n_batch", c.c_uint32, 2048),
-    ("n_ubatch", c.c_uint32, 512),
-    ("n_seq_max", c.c_uint32, 1),
-    ("n_rs_seq", c.c_uint32, 0),
-    ("n_outputs_max", c.c_uint32, 0),
-    ("n_outputs_max_per_seq", c.c_uint32, 1),
-    ("n_threads", c.c_int32, 4),
-    ("n_threads_batch", c.c_int32, 4),
-    ("ctx_type", c.c_int, 0),
-    ("rope_scaling_type", c.c_int, -1),
-    ("pooling_type", c.c_int, -1),
-    ("attention_type", c.c_int, -1),
-    ("flash_attn_type", c.c_int, -1),
-    ("rope_freq_base", c.c_float, 0.0),
-    ("rope_freq_scale", c.c_float),
-    ("yarn_ext_factor", c.c_float, -1.0),
-    ("yarn_attn_factor", c.c_float),
-    ("yarn_beta_fast", c.c_float),
-    ("yarn_beta_slow", c.c_float, -1.0),
-    ("yarn_orig_ctx", c.c_uint32, 0),
-    ("defrag_thold", c.c_float, -1.0),
-    ("cb_eval", c.c_void_p, None),
-    ("cb_eval_user_data", c.c_void_p),
-    ("type_k", c.c_int, FLOAT16),
-    ("type_v", c.c_int, FLOAT16),
-    ("abort_callback", c.c_void_p, None),
-    ("abort_callback_data", c.c_void_p, None),
-    # Only the build of llama.cpp that xllamacpp ships has this pointer; llama.cpp's own header lacks it.
-    ("reserved", c.c_void_p, None),
-    ("embeddings", c.c_bool, False),
-    ("offload_kqv", c.c_bool, True),
-    ("no_perf", c.c_bool, True),
-    ("op_offload", c.c_bool, True),
-    ("swa_full", c.c_bool, True),
-    ("kv_unified", c.c_bool, False),
-    ("samplers", c.c_void_p, None),
-    ("n_samplers", c.c_size_t, 0),
-    ("ctx_other", c.c_void_p, None),
-)
-MODEL_DEFAULTS, CONTEXT_DEFAULTS = (
-    {name: default[0] for name, _, *default in fields if default} for fields in (MODEL_FIELDS, CONTEXT_FIELDS)
-)
 
 
 class ModelParams(c.Structure):
-    _fields_ = [field[:2] for field in MODEL_FIELDS]  # noqa: RUF012 - read by ctypes
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("devices", c.c_void_p),
+        ("tensor_buft_overrides", c.c_void_p),
+        ("n_gpu_layers", c.c_int32),
+        ("split_mode", c.c_int),
+        ("load_mode", c.c_int),
+        ("lazy_mode", c.c_int),
+        ("main_gpu", c.c_int32),
+        ("tensor_split", c.c_void_p),
+        ("progress_callback", c.c_void_p),
+        ("progress_callback_user_data", c.c_void_p),
+        ("kv_overrides", c.c_void_p),
+        ("vocab_only", c.c_bool),
+        ("check_tensors", c.c_bool),
+        ("use_extra_bufts", c.c_bool),
+        ("no_host", c.c_bool),
+        ("no_alloc", c.c_bool),
+        ("load_mtp", c.c_bool),
+    ]
 
 
 class ContextParams(c.Structure):
-    _fields_ = [field[:2] for field in CONTEXT_FIELDS]  # noqa: RUF012 - read by ctypes
+    _fields_: ClassVar[Sequence[tuple[str, Any]]] = [
+        ("n_ctx", c.c_uint32),
+        ("n_batch", c.c_uint32),
+        ("n_ubatch", c.c_uint32),
+        ("n_seq_max", c.c_uint32),
+        ("n_rs_seq", c.c_uint32),
+        ("n_outputs_max", c.c_uint32),
+        ("n_outputs_max_per_seq", c.c_uint32),
+        ("n_threads", c.c_int32),
+        ("n_threads_batch", c.c_int32),
+        ("ctx_type", c.c_int),
+        ("rope_scaling_type", c.c_int),
+        ("pooling_type", c.c_int),
+        ("attention_type", c.c_int),
+        ("flash_attn_type", c.c_int),
+        ("rope_freq_base", c.c_float),
+        ("rope_freq_scale", c.c_float),
+        ("yarn_ext_factor", c.c_float),
+        ("yarn_attn_factor", c.c_float),
+        ("yarn_beta_fast", c.c_float),
+        ("yarn_beta_slow", c.c_float),
+        ("yarn_orig_ctx", c.c_uint32),
+        ("defrag_thold", c.c_float),
+        ("cb_eval", c.c_void_p),
+        ("cb_eval_user_data", c.c_void_p),
+        ("type_k", c.c_int),
+        ("type_v", c.c_int),
+        ("abort_callback", c.c_void_p),
+        ("abort_callback_data", c.c_void_p),
+        # Only the build of llama.cpp that xllamacpp ships has this pointer; llama.cpp's own header lacks it.
+        ("reserved", c.c_void_p),
+        ("embeddings", c.c_bool),
+        ("offload_kqv", c.c_bool),
+        ("no_perf", c.c_bool),
+        ("op_offload", c.c_bool),
+        ("swa_full", c.c_bool),
+        ("kv_unified", c.c_bool),
+        ("samplers", c.c_void_p),
+        ("n_samplers", c.c_size_t),
+        ("ctx_other", c.c_void_p),
+    ]
 
 
 class Batch(c.Structure):
@@ -116,7 +104,6 @@ class Batch(c.Structure):
 
 _POINTER, _TEXT = c.c_void_p, c.c_char_p
 FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = {
-    "llama_version": (_TEXT, ()),
     "llama_backend_init": (None, ()),
     "llama_log_set": (None, (LogCallback, _POINTER)),
     "llama_supports_gpu_offload": (c.c_bool, ()),
@@ -162,11 +149,11 @@ class LlamaLibrary:
     """llama.cpp's functions as attributes without their prefix `llama_`, and its latest error messages."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelError if the library cannot be loaded, lacks a function, or has unexpected struct layouts."""
+        """Raises ModelError if the library cannot be loaded or lacks a function."""
         self._errors: deque[str] = deque(maxlen=ERRORS_KEPT)
         self._log = LogCallback(self._note)
         try:
-            loaded = ctypes.CDLL(str(path))
+            loaded = c.CDLL(str(path))
             for name, (result, arguments) in FUNCTIONS.items():
                 function = getattr(loaded, name)
                 function.restype, function.argtypes = result, arguments
@@ -175,7 +162,6 @@ class LlamaLibrary:
             raise _unfit(str(error)) from error
         self.listen()
         self.backend_init()
-        self._check()
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"llama_{name} is not among the functions that this program uses")
@@ -193,21 +179,6 @@ class LlamaLibrary:
         line = text.decode("utf-8", "replace").strip()
         if level == ERROR_LEVEL and line:
             self._errors.append(line.partition(": ")[2] or line)
-
-    def _check(self) -> None:
-        if (version := self.version()) != VERSION:
-            raise _unfit(f"it is version {version.decode('ascii', 'replace')}, not {VERSION.decode()}")
-        for values, expected in (
-            (self.model_default_params(), MODEL_DEFAULTS),
-            (self.context_default_params(), CONTEXT_DEFAULTS),
-        ):
-            for name, value in differing(values, expected).items():
-                raise _unfit(f"its default of {name} is read as {value!r}, not as {expected[name]!r}")
-
-
-def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
-    """Actual values of the fields that differ from their expected values."""
-    return {name: value for name, wanted in expected.items() if (value := getattr(values, name)) != wanted}
 
 
 @functools.cache

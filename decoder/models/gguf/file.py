@@ -1,5 +1,5 @@
-"""Reads the metadata of a GGUF file without llama.cpp, and refuses files that are broken or that the engine cannot
-run.
+"""Reads the metadata of a GGUF file without llama.cpp, describes the file in words, and refuses a file that is broken
+or that the engine cannot run.
 """
 
 import functools
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from decoder.errors import ConfigError, quoted, shortened
-from decoder.models.git_lfs import is_pointer
+from decoder.models.hub import is_pointer
 
 SUFFIX = ".gguf"
 MAGIC = b"GGUF"
@@ -217,7 +217,8 @@ def _check_tokenizer(name: str, file: GgufFile) -> None:
 
 
 def _check_layers(name: str, file: GgufFile) -> None:
-    if not (_heads(file) or file.keeps_states):
+    heads = _by_layer(file, "attention.head_count", 1)
+    if not (heads and all(heads)) and not file.keeps_states:
         raise ConfigError(f"{name} has no attention heads; {LIMIT}")
     if EMBEDDING not in file.tensors:
         raise ConfigError(f"{name} has no weights of a language model; {AGAIN}")
@@ -230,7 +231,39 @@ def _check_layers(name: str, file: GgufFile) -> None:
         )
 
 
-def _heads(file: GgufFile) -> bool:
-    """Whether every layer has attention heads. The file gives one number for all layers, or one number per layer."""
-    heads = file.values.get(f"{file.architecture}.attention.head_count")
-    return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)
+MIB = 1 << 20
+INTERVAL = "full_attention_interval"
+"""Metadata entry n of hybrid models: every n-th layer has attention, and the other layers keep a state."""
+
+
+def gguf_words(name: str) -> str:
+    """Description of a GGUF file, from its metadata. Raises ConfigError if the engine cannot decode with it."""
+    file, shown = gguf_file(name), Path(name).name
+    check_gguf(shown, file)
+    memory = f"weights of {file.file_bytes / MIB:.0f} MiB"
+    if each := row_bytes(file):
+        whole = each * (file.size("context_length") or 0)
+        memory += f", keys and values: {each / 1024:.0f} KiB per token, {whole / MIB:.0f} MiB for the whole context"
+    form = f"llama.cpp, with {BY_PATHS}" if file.keeps_states else "llama.cpp"
+    return f"{shown}: {file.architecture}, {file.quantisation}, {memory}; computed by {form}"
+
+
+def row_bytes(file: GgufFile) -> int | None:
+    """Bytes of the keys and values of one token in all layers; None if the metadata lacks the sizes."""
+    layers, width = file.size("block_count"), file.size("embedding_length")
+    heads = _by_layer(file, "attention.head_count", layers)
+    shared = _by_layer(file, "attention.head_count_kv", layers) or heads
+    if not layers or not width or not heads or not heads[0]:
+        return None
+    head = width // heads[0]
+    lengths = (file.size("attention.key_length") or head) + (file.size("attention.value_length") or head)
+    interval = file.size(INTERVAL) or 1
+    return sum(shared[interval - 1 :: interval]) * lengths * (4 if file.in_float32 else 2)
+
+
+def _by_layer(file: GgufFile, key: str, layers: int | None) -> list[int]:
+    """Values of a metadata entry, one for each layer; empty if the entry is missing."""
+    value = file.values.get(f"{file.architecture}.{key}")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return list(value)
+    return [value] * (layers or 0) if isinstance(value, int) else []

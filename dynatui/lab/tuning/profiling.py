@@ -23,8 +23,7 @@ from decoder.heads.mtp import MtpHead
 from decoder.heads.parts import HeadModule, StatesReader
 from decoder.models.checkpoint_files import weight_files
 from decoder.models.checkpoints import display_name, load_config
-from decoder.models.gguf.file import GgufFile
-from decoder.models.gguf.words import row_bytes
+from decoder.models.gguf.file import GgufFile, row_bytes
 from decoder.models.heads import kind_of
 from decoder.models.hub import cached_folder, is_hub_id
 from decoder.models.names import LOOKUP, MTP, DraftKind

@@ -13,20 +13,16 @@ import pytest
 import torch
 
 from decoder.errors import ConfigError
-from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config, load_model, load_tokenizer, looks_like_a_path
 from decoder.models.compatibility import SAMPLE, check_config, tokenizers_of
-from decoder.models.gguf.file import GgufFile, gguf_file, is_gguf
+from decoder.models.gguf.file import GgufFile, gguf_file, gguf_words, is_gguf, row_bytes
 from decoder.models.gguf.model import GgufTokenizer
-from decoder.models.gguf.words import gguf_words, row_bytes, state_bytes
 from decoder.models.text import TextStream, fed_text
 from decoder.models.tokenizer import TextTokenizer
-from tests.gguf_pair import LAYERS, GgufPair, GgufStates, needs_llama_cpp
+from tests.gguf_pair import GgufPair, needs_llama_cpp
 from tests.tiny import train_tokenizer
 
 STRING, UINT32, ARRAY = 8, 4, 9
-HEADERS = 64
-"""Largest overhead, in bytes, of a row and a state in llama.cpp's copy of its memory."""
 
 
 def text(value: str) -> bytes:
@@ -155,19 +151,6 @@ def test_memory_of_a_token_counts_shared_heads_once() -> None:
     assert row_bytes(file_of({"llama.attention.head_count_kv": [2, 1]})) == (2 + 1) * (16 + 16) * 2
     assert row_bytes(replace(file_of({"llama.attention.key_length": 32}), in_float32=True)) == 2 * 2 * (32 + 16) * 4
     assert row_bytes(file_of({"llama.attention.head_count": None})) is None
-    assert state_bytes(file_of({})) == 0, "a model without states takes no memory for them"
-
-
-@needs_llama_cpp
-@pytest.mark.parametrize("architecture", LAYERS)
-def test_memory_of_a_state_is_what_llama_cpp_takes_for_a_sequence(gguf_states: GgufStates, architecture: str) -> None:
-    file = gguf_file(str(gguf_states.target(architecture)))
-    context, sizes = Context(LlamaModel(file.path), 100, 2, half=False, threads=1), list[int]()
-    for sequence in range(2):
-        context.decode([5], [0], [[sequence]], [True])
-        sizes.append(len(context.state()))
-    of_row = row_bytes(file) or 0
-    assert state_bytes(file) <= sizes[1] - sizes[0] - of_row < state_bytes(file) + HEADERS
 
 
 @needs_llama_cpp

@@ -4,6 +4,7 @@ line, and no pickle is opened.
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from safetensors.torch import load_file
 
 from decoder.errors import ModelError, PairError
 from decoder.forward.language_model import LanguageModel
-from decoder.heads import dflash_shape, eagle3
+from decoder.heads import eagle3
 from decoder.heads.dflash import BlockHead
 from decoder.heads.dflash_shape import BlockShape, Convolution, Markov, Selector
 from decoder.models.checkpoints import EMBEDDED_DRAFT, load_model
@@ -180,12 +181,14 @@ def test_other_checkpoints_are_no_heads(tmp_path: Path) -> None:
         assert head_shape(str(other)) is None
 
 
-def test_the_usual_layers_are_those_of_the_publishers() -> None:
+def test_the_usual_layers_are_those_of_the_publishers(tmp_path: Path) -> None:
     """z-lab's heads for Qwen3-8B list outputs 1, 9, 17, 25 and 33 of 36 layers; inputs count one more."""
-    found: list[tuple[int, ...]] = [eagle3.usual_layers(layers) for layers in (16, 28, 32, 36)]
+    shape = shape_of(saved(tmp_path, FLAT))
+    found = [shape.usual_layers(layers) for layers in (16, 28, 32, 36)]
     assert found == [(2, 8, 13), (2, 14, 25), (2, 16, 29), (2, 18, 33)]
-    found = [dflash_shape.usual_layers(layers, own) for layers, own in ((36, 5), (36, 1), (64, 2), (8, 2))]
-    assert found == [(2, 10, 18, 26, 34), (19,), (2, 62), (2, 6)]
+    shape = shape_of(saved(tmp_path, FLASH))
+    for own, layers, expected in ((5, 36, (2, 10, 18, 26, 34)), (1, 36, (19,)), (2, 64, (2, 62)), (2, 8, (2, 6))):
+        assert replace(shape, layer=replace(shape.layer, num_hidden_layers=own)).usual_layers(layers) == expected
 
 
 CODEBOOK = "candidate_selector.successor_codebook"

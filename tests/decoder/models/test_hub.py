@@ -38,7 +38,6 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub, "_listings", {})
     monkeypatch.setattr(hub, "_failures", {})
-    monkeypatch.setattr(hub, "_commits", {})
     return tmp_path / "cache"
 
 

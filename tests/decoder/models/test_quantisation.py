@@ -5,36 +5,25 @@ from typing import Any
 
 import pytest
 import torch
-from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 from decoder.errors import ConfigError
 from decoder.forward.families.architecture import Architecture
 from decoder.models import quantisation
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
-from decoder.models.quantisation import METHODS, Quantisation, quantisation_of, settings_on
-from tests.head_files import refused
+from decoder.models.quantisation import Quantisation, quantisation_of, settings_on
 from tests.quantised import SETTINGS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}
 REFUSED: dict[str, dict[str, Any]] = {
-    "GPTQ, which needs the packages optimum and gptqmodel: pip install optimum gptqmodel; or name": SETTINGS["gptq"],
-    "AWQ, which needs the package gptqmodel: pip install gptqmodel; or name": SETTINGS["awq"],
-    "bitsandbytes, which needs the package bitsandbytes: pip install bitsandbytes; or name": {"load_in_4bit": True},
-    "compressed-tensors, which needs the package compressed-tensors: pip install": PACKED,
-    "HQQ, whose checkpoints transformers cannot load; name": {"quant_method": "hqq"},
-    "torchao, which needs the package torchao: pip": {"quant_method": "torchao", "quant_type": "int8_weight_only"},
-    "Quanto, whose checkpoints transformers cannot load; name": {"quant_method": "quanto", "weights": "int8"},
-    "AQLM, which needs the package aqlm: pip install aqlm; or name": {"quant_method": "aqlm"},
-    "AutoRound, which needs the package auto-round: pip install auto-round; or": {"quant_method": "auto-round"},
-    "EETQ, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "eetq"},
-    "FBGEMM FP8, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "fbgemm_fp8"},
-    "SpQR, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "spqr"},
-    "FP8, which transformers cannot load here: weight_block_size must be a tuple of two integers; name": (
-        SETTINGS["fp8"] | {"weight_block_size": [16]}
-    ),
-    "the method 'modelopt', which transformers does not support; name": {"quant_method": "modelopt"},
-    "a method without a name, which transformers does not support; name": {"bits": 4},
+    "'gptq', which .* optimum .*pip install optimum": SETTINGS["gptq"],
+    "'bitsandbytes', which .* requires bitsandbytes: .*pip install": {"load_in_4bit": True},
+    "'compressed-tensors', which .* install it with .*pip install": PACKED,
+    "'torchao', which .* No module named 'torchao'": {"quant_method": "torchao", "quant_type": "int8_weight_only"},
+    "'spqr', which .* GPU is required": {"quant_method": "spqr"},
+    "'fp8', which .* weight_block_size must be a tuple": SETTINGS["fp8"] | {"weight_block_size": [16]},
+    "'modelopt', which .* Unknown quantization type": {"quant_method": "modelopt"},
+    "'', which .* has no attribute|'', which .* quantization": {"bits": 4},
 }
 
 
@@ -42,14 +31,9 @@ def config(settings: Any, **text: Any) -> Any:
     return SimpleNamespace(quantization_config=settings, get_text_config=lambda: SimpleNamespace(**text))
 
 
-def test_every_method_of_transformers_is_listed() -> None:
-    known = {name.removesuffix("_4bit").removesuffix("_8bit") for name in AUTO_QUANTIZER_MAPPING}
-    assert known - {"gguf"} == METHODS.keys()
-
-
 @pytest.mark.parametrize(("why", "settings"), REFUSED.items(), ids=[str(number) for number in range(len(REFUSED))])
 def test_what_this_machine_cannot_load_is_refused_in_one_sentence(why: str, settings: dict[str, Any]) -> None:
-    with refused(ConfigError, f"owner/model is quantised by {why}", "name the unquantised model"):
+    with pytest.raises(ConfigError, match=f"^owner/model is quantised by {why}.*; name the unquantised model$"):
         quantisation_of("owner/model", config(settings), CPU)
 
 
@@ -63,9 +47,9 @@ def test_a_model_that_is_not_quantised_is_none_also_if_it_is_read_without_transf
 @pytest.mark.parametrize(
     ("method", "expected", "precision"),
     [
-        ("fp8", Quantisation("FP8", 8, converted=True, packed=False), "bfloat16 (from FP8)"),
-        ("mxfp4", Quantisation("MXFP4", 4, converted=True, packed=False), "bfloat16 (from MXFP4)"),
-        ("gemma", Quantisation("Gemma 4 bit", 4, converted=False, packed=True), "Gemma 4 bit (bfloat16)"),
+        ("fp8", Quantisation("fp8", 8, converted=True, packed=False), "bfloat16 (from fp8)"),
+        ("mxfp4", Quantisation("mxfp4", 4, converted=True, packed=False), "bfloat16 (from mxfp4)"),
+        ("gemma", Quantisation("gemma 4 bit", 4, converted=False, packed=True), "gemma 4 bit (bfloat16)"),
     ],
 )
 def test_a_cpu_has_the_weights_converted(method: str, expected: Quantisation, precision: str) -> None:

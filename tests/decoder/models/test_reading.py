@@ -19,8 +19,15 @@ from decoder.forward import hf_module
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.models import checkpoints
-from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config, load_model, load_tokenizer
-from decoder.models.embedded import PlainTokenizer, Weights
+from decoder.models.checkpoints import (
+    EMBEDDED_DRAFT,
+    EMBEDDED_TARGET,
+    EmbeddedWeights,
+    PlainTokenizer,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from tests import tiny
 from tests.decoder.family_models import COMPILED, MODELS, laid_out_anew, made
 from tests.decoder.makers import TinyModels
@@ -97,7 +104,7 @@ def test_no_module_is_made_before_somebody_asks_for_it(monkeypatch: pytest.Monke
 
 def test_weights_stay_as_they_were_read_when_their_file_is_written_over(tmp_path: Path) -> None:
     folder = str(shutil.copytree(EMBEDDED_DRAFT, tmp_path / "copy"))
-    weights = Weights(folder, load_config(str(EMBEDDED_DRAFT)), torch.bfloat16, CPU, lambda _: None)
+    weights = EmbeddedWeights(folder, load_config(str(EMBEDDED_DRAFT)), torch.bfloat16, CPU, lambda _: None)
     weight, path = weights["gpt_neox.layers.1.mlp.dense_h_to_4h.weight"], Path(folder, "model.safetensors")
     before = weight.clone()
     with path.open("r+b") as file:

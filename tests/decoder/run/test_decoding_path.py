@@ -13,8 +13,6 @@ from transformers import DeepseekV3Config, Gemma3TextConfig, Llama4TextConfig, M
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.engine import Engine
 from decoder.events import Run
-from decoder.forward.families.registry import reading_bytes
-from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import SHAPED
 from decoder.forward.static.hf import ModuleStatic
@@ -189,19 +187,6 @@ def test_what_configurations_tell_of_a_gpu(
     tiny_models: TinyModels, family: str, draft: str | None, *, exact: bool, expected: DecodingPath
 ) -> None:
     assert expected_path(configs(tiny_models, family, draft), CPU, exact=exact) == expected
-
-
-@pytest.mark.usefixtures("_graphs")
-def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda _, needed: asked.append(needed))
-    found = expected_path(configs(tiny_models, "neox", "neox"), CPU, exact=False, dtype=torch.bfloat16)
-    assert found == DecodingPath("static module", "native models would need 0.0 GiB of memory, more than is free")
-    pair = tiny_models.engine("neox", "bfloat16").pair
-    modules = [pair.target.hf.module, pair.draft_model.hf.module]
-    held = sum(weight.nbytes for module in modules for weight in module.parameters())
-    sources = [source_of(module) for module in modules]
-    assert asked == [held + max(reading_bytes(source.architecture, torch.bfloat16) for source in sources if source)]
 
 
 @pytest.mark.parametrize("refused", [None, "it does not run"])

@@ -43,10 +43,10 @@ PACKAGES = {
     "gptq": "gptqmodel", "awq": "gptqmodel", "compressed-tensors": "compressed_tensors", "bitsandbytes": "bitsandbytes",
     "torchao": "torchao",
 }  # fmt: skip
-PRECISIONS = {"fp8": "float32 (from FP8)", "gemma": "Gemma 4 bit (float32)", "mxfp4": "float32 (from MXFP4)"} | {
+PRECISIONS = {"fp8": "float32 (from fp8)", "gemma": "gemma 4 bit (float32)", "mxfp4": "float32 (from mxfp4)"} | {
     method: f"{name} (float32)"
     for method, name in (
-        *(("gptq", "GPTQ 4 bit"), ("awq", "AWQ 4 bit"), ("compressed-tensors", "compressed-tensors 4 bit")),
+        *(("gptq", "gptq 4 bit"), ("awq", "awq 4 bit"), ("compressed-tensors", "compressed-tensors 4 bit")),
         *(("bitsandbytes", "bitsandbytes 4 bit"), ("torchao", "torchao 8 bit")),
     )
 }
@@ -139,7 +139,7 @@ def test_weights_that_stay_quantised_have_a_dtype_of_their_own_and_are_read_in_f
     """The first parameter of the module holds integers, and the next ones are scales in float32."""
     model = load_model(str(saved.pair("gemma").target), CPU, torch.bfloat16)
     assert next(model.hf.module.parameters()).dtype is torch.uint8
-    assert (model.dtype, model.precision) == (torch.bfloat16, "Gemma 4 bit (bfloat16)")
+    assert (model.dtype, model.precision) == (torch.bfloat16, "gemma 4 bit (bfloat16)")
     assert model.read(model.new_cache(3), [1, 2, 3]).dtype is torch.bfloat16
     plain = load_model(str(saved.pair("gemma").draft), CPU, torch.float32)
     assert read_bytes(saved.loaded("gemma").pair.target) < read_bytes(plain) / 2
@@ -202,7 +202,7 @@ def test_what_cannot_be_loaded_is_refused_before_weights_are_read(saved: Saved, 
     shutil.copytree(whole, other, ignore=shutil.ignore_patterns("*.safetensors"))
     describe(other, {"quant_method": "gptq", "bits": 4})
     names = {"target": str(whole), "draft": str(whole)} | {role: str(other)}
-    with pytest.raises(ConfigError, match="other is quantised by GPTQ, which needs the packages") as refusal:
+    with pytest.raises(ConfigError, match="other is quantised by 'gptq', which transformers cannot load") as refusal:
         load_pair(names["target"], names["draft"], device="cpu")
     assert refusal.value.about == (role,)
 

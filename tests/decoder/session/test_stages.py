@@ -64,7 +64,7 @@ class Bench:
 def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A paused run with the fake clock."""
     made = Bench(tiny_models)
-    for module in ("system.device", "run.race", "run.lane", "run.steered", "session.steering"):
+    for module in ("system.device", "run.race", "run.lane", "session.steering"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
     made.steering.paused = True
     return made
@@ -233,7 +233,7 @@ def test_a_run_that_nobody_holds_builds_no_stage(tiny_models: TinyModels, monkey
     def never(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("decoder.run.steered.Stage", never)
+    monkeypatch.setattr("decoder.run.race.Stage", never)
     assert isinstance(Bench(tiny_models).run(("dynatree", "alg1")).events[-1], Summary)
 
 

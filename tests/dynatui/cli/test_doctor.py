@@ -163,7 +163,6 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
     tried = DecodingPath("host", "rounds on the device wrote the tokens [1] instead of [2]")
     monkeypatch.setattr("decoder.run.decoding_path.decoding_path", lambda _: tried)
-    monkeypatch.setattr("decoder.run.decoding_path.has_room", lambda *_: True)
     return loaded
 
 

@@ -14,8 +14,7 @@ from decoder.draft.head_passes import Eagle3Passes
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
-from decoder.models.head_config import head_shape
-from decoder.models.heads import load_head
+from decoder.models.heads import head_shape, load_head
 from decoder.models.pair import Pair
 from decoder.tree import TokenTree
 from dynatui.lab.training import corpus, loop, recipe
@@ -131,7 +130,7 @@ def test_a_trained_head_drafts_with_the_logits_of_its_training(tmp_path: Path) -
     head.save(tmp_path, 64)
     shape = head_shape(str(tmp_path))
     assert shape
-    drafting = load_head(str(tmp_path), shape, LanguageModel.of_module(target, "target"), torch.float32)
+    drafting: Any = load_head(str(tmp_path), shape, LanguageModel.of_module(target, "target"), torch.float32)
     for last in range(1, len(TEXT) - HEAD.steps):
         states = LayerStates(HEAD.layers)
         states.put(0, [layer[:last] for layer in layers])

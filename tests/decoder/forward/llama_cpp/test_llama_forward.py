@@ -2,7 +2,6 @@
 continues after any draft.
 """
 
-import ctypes
 from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
@@ -22,7 +21,7 @@ from decoder.forward.llama_cpp.cache import TIMED_ROWS, LlamaCache, parents_of
 from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.forward.llama_cpp.drafted import TEXT, Sequences
 from decoder.forward.llama_cpp.forward import SEQUENCES, LlamaForward
-from decoder.forward.llama_cpp.library import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
+from decoder.forward.llama_cpp.library import RELEASE
 from tests.decoder.llama_cpp_trees import SIXTEEN, plain, tree
 from tests.decoder.random_trees import path
 from tests.gguf_pair import LAYERS, GgufPair, GgufStates, needs_llama_cpp
@@ -285,15 +284,6 @@ def test_another_release_or_none_is_refused_with_the_command_that_installs_it(mo
     monkeypatch.setattr(metadata, "version", lambda _: "2026.9.11063")
     with pytest.raises(ConfigError, match=f"need xllamacpp {RELEASE}, but 2026.9.11063 is installed"):
         loading.require_package()
-
-
-def test_other_layouts_are_refused() -> None:
-    library = loading.library()
-    params = library.context_default_params()
-    assert not loading.differing(params, CONTEXT_DEFAULTS)
-    assert not loading.differing(library.model_default_params(), MODEL_DEFAULTS)
-    shifted = type(params).from_buffer_copy(bytes(ctypes.c_int32(7)) + bytes(params)[:-4])
-    assert loading.differing(shifted, CONTEXT_DEFAULTS)["n_ctx"] == 7
 
 
 def test_a_library_without_a_function_is_refused() -> None:

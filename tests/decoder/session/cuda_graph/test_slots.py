@@ -17,7 +17,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.text import Pieces, TextStream
 from decoder.run.lane import Lane, RaceClock
-from decoder.run.steered import Pace
+from decoder.run.race import Pace
 from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph import slots, verify
 from decoder.session.cuda_graph.device_state import DeviceState
