@@ -7,14 +7,12 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.claim_tests import judged
-from dynatui.lab.bench.paper.claims import CLAIMS, claims, claims_table, left_out
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.tables.data import Printed
+from dynatui.lab.bench.paper.claims import TESTS, claims, claims_table, judged, left_out, paper_quotient
+from dynatui.lab.bench.paper.report import PaperReport, report
 from tests.lab.bench.paper import reports
 from tests.lab.bench.paper.reports import altered, paper_report, request
 
-PAPER = {claim.name: claim for claim in CLAIMS}
+PAPER = {line["name"]: line for line in published.lines_of("claims.csv")}
 TEN = request(prompts=10, sets=("wikitext",))
 
 
@@ -49,10 +47,10 @@ def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
 
 
 def test_every_claim_of_the_paper_is_tested_on_each_data_set_that_was_measured(usual: dict[str, Any]) -> None:
-    assert list(usual) == list(PAPER)
-    report = paper_report(request(prompts=6))
-    assert {claim.data_set for claim in claims(report)} == {"WikiText-2", "PG-19-style (books_test)"}
-    first = structs.replace(report, blocks=[block for block in report.blocks if block.experiment == 0])
+    assert list(usual) == list(PAPER) == list(TESTS)
+    whole = paper_report(request(prompts=6))
+    assert {claim.data_set for claim in claims(whole)} == {"WikiText-2", "PG-19-style (books_test)"}
+    first = report(whole.header, [block for block in whole.blocks if block.experiment == 0])
     assert {claim.data_set for claim in claims(first)} == {"WikiText-2"}
 
 
@@ -98,27 +96,29 @@ def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
 def test_claims_without_their_lanes_are_left_out() -> None:
     found = by_name(paper_report(request(prompts=6, lanes=("ar", "linear K=5", "auto"), sets=("wikitext",))))
     assert found.keys() == {"lossless"}
-    assert claims(paper_report(blocks=[], cells=[])) == []
+    assert claims(report(paper_report().header, [])) == []
     found = by_name(paper_report(request(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
     assert "beats_linear" in found
     assert not {"lowest_tpot", "fewer_rounds", "beats_fixed"} & found.keys(), "one of their kinds was not measured"
 
 
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
-    def at(row: str, data_set: str, figure: str) -> Any:
-        found: Any = published.usual(row, data_set, figure)
-        return found.value
+    def at(row: str, figure: str) -> Any:
+        return next(line["value"] for line in known if (line["row"], line["figure"]) == (row, figure))
 
     for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
-        speed = at("DynaTree", data_set, "tokens_per_second")
-        for name, row in (("beats_linear", linear), ("beats_fixed", "Fixed D8B3"), ("faster_than_ar", "AR")):
-            assert PAPER[name].paper[data_set] == speed / at(row, data_set, "tokens_per_second")
-        tpots = [at(row, data_set, "tpot_ms") for row in ("Fixed D8B3", "DynaTree")]
-        assert PAPER["lowest_tpot"].paper[data_set] == tpots[0] / tpots[1]
-        peaks = [at(row, data_set, "peak_mb") for row in ("DynaTree", "AR")]
-        assert PAPER["memory"].paper[data_set] == peaks[0] / peaks[1]
-        rounds = [at(row, data_set, "rounds") for row in (linear, "Fixed D8B3", "DynaTree")]
-        assert PAPER["fewer_rounds"].paper[data_set] == min(rounds[:2]) / rounds[2]
+        known = [line for line in published.lines_of("published.csv") if line["data_set"] == data_set]
+        rivals = {"beats_linear": linear, "beats_fixed": "Fixed D8B3", "faster_than_ar": "AR"}
+        speed = "tokens_per_second"
+        quotients = {name: f"{at('DynaTree', speed)}/{at(row, speed)}" for name, row in rivals.items()}
+        quotients["lowest_tpot"] = f"{at('Fixed D8B3', 'tpot_ms')}/{at('DynaTree', 'tpot_ms')}"
+        quotients["memory"] = f"{at('DynaTree', 'peak_mb')}/{at('AR', 'peak_mb')}"
+        rounds = min(float(at(row, "rounds")) for row in (linear, "Fixed D8B3"))
+        quotients["fewer_rounds"] = f"{rounds:g}/{at('DynaTree', 'rounds')}"
+        for name, quotient in quotients.items():
+            assert paper_quotient(PAPER[name][data_set]) == paper_quotient(quotient), name
+    assert paper_quotient("8/2 / 3/6") == 8
+    assert paper_quotient("") is None
 
 
 def test_the_table_has_a_row_a_claim_and_a_doubtful_number_a_mark_and_its_note() -> None:
@@ -126,19 +126,18 @@ def test_the_table_has_a_row_a_claim_and_a_doubtful_number_a_mark_and_its_note()
     table = claims_table(found, ["a note"])
     assert table.notes[-1] == "a note"
     assert [row[2] for row in table.rows] == [claim.verdict for claim in found]
-    cells = {(row[0], row[1]): row[4] for row in table.rows}
+    cells: dict[Any, Any] = {(row[0], row[1]): row[4] for row in table.rows}
 
     def note(name: str, data_set: str) -> str:
-        printed = cells[PAPER[name].says, data_set]
-        assert isinstance(printed, Printed)
-        return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
+        mark = cells[PAPER[name]["says"], data_set].mark
+        return next((each for each in table.notes if mark and each.startswith(f"[{mark}]")), "")
 
     books = "PG-19-style (books_test)"
     assert "127.9" in note("gain_grows", "WikiText-2")
     assert "; relative to an undisturbed AR the quotient is 1.44" in note("faster_than_ar", books)
     assert "D_max=9" in note("beats_linear", books)
     assert note("faster_than_ar", "WikiText-2") == ""
-    assert cells[PAPER["lossless"].says, "WikiText-2"] is None
+    assert cells[PAPER["lossless"]["says"], "WikiText-2"] is None
 
 
 def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Any]) -> None:
