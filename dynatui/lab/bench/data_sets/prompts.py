@@ -2,8 +2,7 @@
 and the first prompts of each requested data set, from a data folder or from the Hugging Face hub.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -14,7 +13,7 @@ import msgspec
 
 from decoder.errors import PromptError, quoted, require, shortened
 from dynatui.lab.bench.data_sets import sources
-from dynatui.lab.bench.data_sets.sources import HubFiles, column, local_files, matching
+from dynatui.lab.bench.data_sets.sources import FILE, TASKS, HubFiles, column, local_files, matching, of_task
 
 SHORTEST = 200
 """Minimum length of a prompt, in characters."""
@@ -48,7 +47,7 @@ Rows: TypeAlias = Callable[[Path], Iterator[str]]
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Copy of PG-19's test split (100 books); the original deepmind/pg19 needs a script, which `datasets` cannot run."""
+"""Copy of PG-19's test split (100 books); the original deepmind/pg19 is a script."""
 
 
 @dataclass(frozen=True)
@@ -57,50 +56,43 @@ class DataSet:
     title: str
     stands_for: str | None
     rule: Callable[[Iterable[str]], Iterator[str]]
-    in_folder: tuple[tuple[str, Rows], ...]
-    """Pairs (file pattern, reader) for a data folder; the first pair whose pattern matches a file is used."""
+    in_folder: Mapping[str, Rows]
+    """Readers by file pattern in a data folder; the first pattern that matches a file is used."""
     on_hub: HubFiles | None = None
 
     @property
     def places(self) -> str:
         """File patterns of the data set within a data folder, for error messages."""
-        return " or ".join(pattern for pattern, _ in self.in_folder)
-
-
-def _of_spec_bench(task: str) -> DataSet:
-    return DataSet(
-        name=f"spec_bench/{task}",
-        title=f"Spec-Bench: {task}",
-        stands_for=None,
-        rule=iter,
-        in_folder=((sources.FILE.as_posix(), partial(sources.of_task, task)),),
-    )
+        return " or ".join(self.in_folder)
 
 
 _WIKITEXT = DataSet(
-    name="wikitext",
-    title="WikiText-2 (validation, with <unk>)",
-    stands_for="WikiText-2",
-    rule=paragraphs,
-    in_folder=(("wikitext2/valid_v1_tokens.txt", sources.lines), (WIKITEXT_ON_HUB.pattern, column)),
-    on_hub=WIKITEXT_ON_HUB,
+    "wikitext",
+    "WikiText-2 (validation, with <unk>)",
+    "WikiText-2",
+    paragraphs,
+    {"wikitext2/valid_v1_tokens.txt": sources.lines, WIKITEXT_ON_HUB.pattern: column},
+    WIKITEXT_ON_HUB,
 )
 _BOOKS = DataSet(
-    name="books",
-    title="PG-19-style (books_test, public-domain books)",
-    stands_for="PG-19",
-    rule=openings,
-    in_folder=(("books_test/*.txt", sources.whole),),
+    "books",
+    "PG-19-style (books_test, public-domain books)",
+    "PG-19",
+    openings,
+    {"books_test/*.txt": sources.whole},
 )
 _PG19 = DataSet(
-    name="pg19",
-    title="PG-19",
-    stands_for="PG-19",
-    rule=openings,
-    in_folder=(("pg19/*.parquet", column), (f"pg19/{PG19_ON_HUB.pattern}", column)),
-    on_hub=PG19_ON_HUB,
+    "pg19",
+    "PG-19",
+    "PG-19",
+    openings,
+    {"pg19/*.parquet": column, f"pg19/{PG19_ON_HUB.pattern}": column},
+    PG19_ON_HUB,
 )
-_TASKS = tuple(map(_of_spec_bench, sources.TASKS))
+_TASKS = tuple(
+    DataSet(f"spec_bench/{task}", f"Spec-Bench: {task}", None, iter, {FILE.as_posix(): partial(of_task, task)})
+    for task in TASKS
+)
 
 CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "wikitext": (_WIKITEXT,),
@@ -110,7 +102,6 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
 """Data sets by their name on the command line; one name can stand for several data sets."""
-NAMES = tuple(CATALOGUE)
 
 
 class TextSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,33 +119,21 @@ def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tup
 
     Prompts are not truncated. If `folder` is None, the files come from the Hugging Face hub.
     """
-    chosen = _chosen(names)
-    require(prompts >= 1, f"the number of prompts is {quoted(prompts)}; give 1 or more")
-    return tuple(_text_set(data_set, folder, prompts) for data_set in chosen)
-
-
-def _chosen(names: Sequence[str]) -> list[DataSet]:
-    known = f"choose from {', '.join(NAMES)}"
-    require(bool(names), f"no data set was named; {known}")
     for name in names:
-        require(name in CATALOGUE, f"there is no data set {quoted(name)}; {known}")
-    return list({each.name: each for name in names for each in CATALOGUE[name]}.values())
+        require(name in CATALOGUE, f"there is no data set {quoted(name)}; choose from {', '.join(CATALOGUE)}")
+    chosen = {each.name: each for name in names for each in CATALOGUE[name]}
+    return tuple(_text_set(data_set, folder, prompts) for data_set in chosen.values())
 
 
 def _text_set(data_set: DataSet, folder: Path | None, count: int) -> TextSet:
     files, read = _from_hub(data_set) if folder is None else _from_folder(data_set, folder)
-    with closing(_rows(files, read)) as rows:
-        prompts = tuple(islice(data_set.rule(rows), count))
+    rows = chain.from_iterable(map(read, files))
+    prompts = tuple(islice(data_set.rule(rows), count))
     if not prompts:
         raise PromptError(
             f"{shortened(files[0])} has no text that could be a prompt of {data_set.name}; set --data to another folder"
         )
     return TextSet(name=data_set.name, title=data_set.title, stands_for=data_set.stands_for, prompts=prompts)
-
-
-def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
-    for path in files:
-        yield from read(path)
 
 
 def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
@@ -170,7 +149,7 @@ def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
         lacks = f"has no {data_set.places}" if any(folder.iterdir()) else "is empty"
     except OSError as error:
         raise sources.unreadable(folder, error, f"a folder that holds {data_set.places}") from None
-    for pattern, read in data_set.in_folder:
+    for pattern, read in data_set.in_folder.items():
         if files := matching(folder, pattern):
             return files, read
     otherwise = ", or leave out --data to download the data set" if data_set.on_hub else ""

@@ -2,19 +2,17 @@
 The files are in a data folder, or they are downloaded once from the Hugging Face hub.
 """
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from glob import escape
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from decoder.errors import PromptError, first_line, shortened
 from decoder.models.hub import LIBRARY, PATIENCE_S, answered, explained
-from decoder.prompts.json_objects import MalformedError, Window, objects
-from decoder.prompts.prompt import FieldError, Prompt, prompt_in
-from decoder.prompts.text_chunks import text_chunks
 from decoder.system.quiet import quiet
 
 
@@ -57,41 +55,29 @@ ROWS_AT_ONCE = 16
 """Number of rows that are read at a time; it is small, because a row of PG-19 is an entire book."""
 
 
-def column(path: Path) -> Generator[str, None, None]:
+def column(path: Path) -> Iterator[str]:
     """Yields the texts of the column `COLUMN` of a parquet file; each batch is read only when the caller needs it."""
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - the import is slow, and only parquet needs it
+
     try:
-        # `datasets` writes lock files even when streaming; a temporary folder keeps them out of the user's cache
-        with TemporaryDirectory() as scratch, quiet("datasets"):
-            rows = _rows(path, scratch)
-            _require_texts(path, rows.features)
-            yield from (row[COLUMN] for row in rows if row[COLUMN] is not None)
-    except PromptError:
-        raise
-    except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
+        with parquet.ParquetFile(path) as file:
+            kinds = {field.name: str(field.type) for field in file.schema_arrow}
+            if COLUMN not in kinds:
+                names = shortened(", ".join(kinds))
+                raise PromptError(
+                    f"{shortened(path)} has no column {COLUMN}, only {names}; set --data to another folder"
+                )
+            if kinds[COLUMN] not in ("string", "large_string"):
+                raise PromptError(
+                    f"the column {COLUMN} of {shortened(path)} holds {kinds[COLUMN]}, not text; set --data to another "
+                    "folder"
+                )
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[COLUMN]):
+                yield from (text for text in batch[0].to_pylist() if text is not None)
+    except (OSError, ArrowException) as error:
         damaged = not (isinstance(error, OSError) and error.errno)
-        remedy = "delete it and download it again" if damaged else "check its permissions, and the space in TMPDIR"
+        remedy = "delete it and download it again" if damaged else "check its permissions"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
-
-
-def _rows(path: Path, cache: str) -> Any:
-    from datasets import load_dataset  # noqa: PLC0415 - the import is slow, and only parquet needs it
-
-    files = {"rows": [escape(str(path))]}
-    return load_dataset(
-        "parquet", data_files=files, split="rows", streaming=True, cache_dir=cache, batch_size=ROWS_AT_ONCE
-    )
-
-
-def _require_texts(path: Path, features: dict[str, Any]) -> None:
-    if COLUMN not in features:
-        raise PromptError(
-            f"{shortened(path)} has no column {COLUMN}, only {shortened(', '.join(features))}; set --data to another "
-            "folder"
-        )
-    if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
-        raise PromptError(
-            f"the column {COLUMN} of {shortened(path)} holds {kind}, not text; set --data to another folder"
-        )
 
 
 @dataclass(frozen=True)
@@ -125,11 +111,10 @@ def _cached(files: HubFiles) -> list[Path]:
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - a data folder needs no hub
     from huggingface_hub.errors import LocalEntryNotFoundError  # noqa: PLC0415 - as above
 
-    try:
+    with suppress(LocalEntryNotFoundError):
         folder = snapshot_download(files.repository, repo_type="dataset", local_files_only=True)
-    except LocalEntryNotFoundError:
-        return []
-    return sorted(Path(folder).glob(files.pattern))
+        return sorted(Path(folder).glob(files.pattern))
+    return []
 
 
 def _downloaded(files: HubFiles) -> list[Path]:
@@ -140,8 +125,7 @@ def _downloaded(files: HubFiles) -> list[Path]:
     hub = HfApi()
     # huggingface_hub retries downloads, but not this request, so without a network this request fails at once
     info = answered(lambda: hub.dataset_info(files.repository, timeout=2 * PATIENCE_S))
-    there = info.siblings or []
-    names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
+    names = sorted(file.rfilename for file in info.siblings or [] if Path(file.rfilename).match(files.pattern))
     return [
         Path(hub.hf_hub_download(files.repository, name, repo_type="dataset", etag_timeout=PATIENCE_S))
         for name in names
@@ -151,30 +135,32 @@ def _downloaded(files: HubFiles) -> list[Path]:
 FILE = Path("spec_bench", "question.jsonl")
 """Path of the questions of Spec-Bench within a data folder."""
 TASKS = (
-    "writing",
-    "roleplay",
-    "reasoning",
-    "math",
-    "coding",
-    "extraction",
-    "stem",
-    "humanities",
-    "translation",
-    "summarization",
-    "qa",
-    "math_reasoning",
-    "rag",
+    *("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities", "translation"),
+    *("summarization", "qa", "math_reasoning", "rag"),
 )
 """Tasks of Spec-Bench in the order of its questions file, which calls a task a category."""
 
 
+class _Question(msgspec.Struct):
+    category: Annotated[str, msgspec.Meta(min_length=1)]
+    turns: Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
 def first_turns(path: Path) -> dict[str, list[str]]:
     """First turns of all questions, by task; raises PromptError if the file does not hold questions of Spec-Bench."""
-    prompts: dict[str, list[str]] = {}
-    for question in _questions(path):
-        prompts.setdefault(question.category, []).append(question.text)
-    if not prompts:
+    try:
+        questions = msgspec.json.Decoder(_Question).decode_lines(path.read_bytes())
+    except OSError as error:
+        raise unreadable(path, error, f"a folder that holds {FILE}") from None
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise PromptError(
+            f"{shortened(path)} holds no questions of Spec-Bench: {first_line(error)}; set --data to another folder"
+        ) from None
+    if not questions:
         raise PromptError(f"{shortened(path)} is empty; set --data to another folder")
+    prompts: dict[str, list[str]] = {}
+    for question in questions:
+        prompts.setdefault(question.category, []).append(question.turns[0])
     return prompts
 
 
@@ -184,29 +170,3 @@ def of_task(task: str, path: Path) -> Iterator[str]:
     if task not in prompts:
         raise PromptError(f"{shortened(path)} has no task {task}, only {shortened(', '.join(prompts))}")
     yield from prompts[task]
-
-
-def _questions(path: Path) -> Iterator[Prompt]:
-    shown = shortened(path)
-    try:
-        with path.open("rb") as file:
-            for line, record in objects(Window(text_chunks(file, shown))):
-                yield _question(record, f"{shown}, line {line}")
-    except OSError as error:
-        raise unreadable(path, error, f"a folder that holds {FILE}") from None
-    except MalformedError as error:
-        raise _foreign(f"{shown}, line {error.line}", error) from None
-
-
-def _question(record: Mapping[str, Any], place: str) -> Prompt:
-    try:
-        found = prompt_in(record, "turns").prompt
-    except FieldError as error:
-        raise _foreign(place, error) from None
-    if not (isinstance(found, Prompt) and found.category):
-        raise _foreign(place, FieldError('the object has no field "category"'))
-    return found
-
-
-def _foreign(place: str, why: ValueError) -> PromptError:
-    return PromptError(f"{place}, is not a question of Spec-Bench: {why}; set --data to another folder")

@@ -290,8 +290,8 @@ def _columns(
     for key in keys.split():
         if key in FIGURES:
             figure, (title, digits, factor) = key, FIGURES[key]
-            kind = "number" if key == MEMORY_GAIN else "measured"
-            yield Column(title, kind, digits), [_measured(row, figure, factor) for row in shown]
+            column = Column(title, "number" if key == MEMORY_GAIN else "measured", digits)
+            yield column, [_measured(row, figure, factor) for row in shown]
         elif key in ("paper", "paper_rounded"):
             column = Column("paper", "paper", 0 if key == "paper_rounded" else digits)
             yield column, [_published(row, figure, factor, exact=exact) for row in shown]

@@ -90,17 +90,10 @@ def test_what_the_hub_does_not_have_needs_a_folder(name: str, place: str) -> Non
         one(name, None)
 
 
-@pytest.mark.parametrize(
-    ("names", "count", "why"),
-    [
-        (["wikitxt"], 1, "there is no data set 'wikitxt'; choose from wikitext, books, pg19, spec_bench, spec_bench/"),
-        ([], 1, "no data set was named; choose from wikitext"),
-        (["books"], 0, "the number of prompts is 0; give 1 or more"),
-    ],
-)
-def test_what_is_not_in_the_catalogue_is_refused(names: list[str], count: int, why: str, tmp_path: Path) -> None:
+def test_what_is_not_in_the_catalogue_is_refused(tmp_path: Path) -> None:
+    why = "there is no data set 'wikitxt'; choose from wikitext, books, pg19, spec_bench, spec_bench/"
     with pytest.raises(ConfigError, match=why):
-        text_sets(names, folder=tmp_path, prompts=count)
+        text_sets(["wikitext", "wikitxt"], folder=tmp_path, prompts=1)
 
 
 @pytest.mark.parametrize("name", ["wikitext", "books", "pg19", "spec_bench/qa"])

@@ -79,8 +79,8 @@ def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) ->
 
 def test_all_texts_are_those_of_plain_decoding_and_figures_are_of_so_many_tokens(found: PaperReport) -> None:
     assert found.complete
-    assert all(cell.same == cell.prompts for cell in found.cells)
-    assert {cell.length for cell in found.cells if cell.experiment == "main"} == {4, 9, 12}
+    assert all(row.same == row.prompts for row in found.rows)
+    assert {row.length for row in found.rows if row.experiment.name == "main"} == {4, 9, 12}
     lengths = [each.lengths for each in found.header.request.experiments]
     for turn, wanted in ((turn, lengths[block.experiment]) for block in found.blocks for turn in block.turns):
         assert tuple(each.committed for each in turn.at) == wanted
@@ -95,13 +95,12 @@ def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> Non
     assert tokens[short, 0] < tokens[long, 0] < tokens[0, 0]
 
 
-def test_a_report_says_where_and_by_what_it_was_measured_and_can_be_read_again(found: PaperReport) -> None:
+def test_a_report_says_where_and_by_what_it_was_measured(found: PaperReport) -> None:
     header = found.header
     assert (header.context, header.request.device, header.request.dtype) == (tiny.CONTEXT, "cpu", "float32")
     assert header.costs.rows == (1, 2, 4, 8, 16, 32, 64)
     assert all(seconds > 0 for seconds in header.costs.verify_s + header.costs.draft_s)
     assert not header.commit or len(header.commit.removesuffix("-dirty")) == 40
-    assert msgspec.json.decode(msgspec.json.encode(found), type=PaperReport) == found
 
 
 def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(

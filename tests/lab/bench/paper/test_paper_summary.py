@@ -22,10 +22,21 @@ LANES = (
 
 def figures(tokens: int, rounds: int, seconds: float, **changes: Any) -> Figures:
     given: dict[str, Any] = {
-        **{"rounds": rounds, "committed": tokens, "drafted": 4 * rounds, "accepted": tokens - rounds},
-        **{"target_forwards": rounds, "draft_forwards": 3 * rounds, "tokens_per_round": tokens / rounds},
-        **{"tokens_per_second": tokens / seconds, "tpot_s": seconds / tokens, "ttft_s": 0.5, "decode_s": seconds},
-        **{"draft_s": seconds / 2, "verify_s": seconds / 4, "identical_to_ar": True, "peak_bytes": 3_000_000},
+        "rounds": rounds,
+        "committed": tokens,
+        "drafted": 4 * rounds,
+        "accepted": tokens - rounds,
+        "target_forwards": rounds,
+        "draft_forwards": 3 * rounds,
+        "tokens_per_round": tokens / rounds,
+        "tokens_per_second": tokens / seconds,
+        "tpot_s": seconds / tokens,
+        "ttft_s": 0.5,
+        "decode_s": seconds,
+        "draft_s": seconds / 2,
+        "verify_s": seconds / 4,
+        "identical_to_ar": True,
+        "peak_bytes": 3_000_000,
     }
     return Figures(**given | changes)
 

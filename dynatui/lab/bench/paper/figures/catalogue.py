@@ -24,14 +24,12 @@ from dynatui.lab.bench.paper.figures.marks import (
     heat_map,
     label,
     level,
-    listed,
     look,
     name_axes,
     name_points,
     sheet,
     sign,
     ticks_at,
-    without,
 )
 from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT
 from dynatui.lab.bench.paper.records import PaperLane
@@ -245,8 +243,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     for experiment in ("main", "sensitivity", "fixed_trees"):
         for row in longest(rows_of(report, experiment)):
             by_lane.setdefault(row.lane.name, row)
-    every = [*by_lane.values()]
-    shown = [row for row in every if row.stats.keys() >= {SPEEDUP, NODES}]
+    shown = [row for row in by_lane.values() if row.stats.keys() >= {SPEEDUP, NODES}]
     if not shown:
         return None
     figure, (axes,) = sheet(1, 1, width=10, height=6)
@@ -260,10 +257,8 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
     name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
     figure.legend(loc="outside upper center", ncols=5)
-    unknown = [name for name in without(every, NODES) if name not in without(every, SPEED)]
-    remarks = [f"number of verified nodes is unknown for: {listed(unknown)}"] * bool(unknown)
-    remarks += ["small marks: settings of the sensitivity and fixed-tree experiments"] * (not all(of_main))
-    sign(figure, report, every, *remarks)
+    small = "small marks: settings of the sensitivity and fixed-tree experiments"
+    sign(figure, report, shown, *[small] * (not all(of_main)))
     lanes = [(label(row.lane), nodes, stat.value) for row, (nodes, stat) in zip(shown, points, strict=True)]
     name_points(figure, axes, [each for each, is_main in zip(lanes, of_main, strict=True) if is_main])
     return figure

@@ -4,7 +4,7 @@ figure.
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,7 +20,7 @@ from matplotlib.transforms import Affine2D, Bbox
 from decoder.analysis.interval import Interval
 from decoder.errors import shortened
 from dynatui.lab.bench.paper.records import PaperLane
-from dynatui.lab.bench.paper.report import SPEED, PaperReport, Row, device
+from dynatui.lab.bench.paper.report import PaperReport, Row, device
 
 FONT = "DejaVu Serif"
 """Font of all figures; it is part of matplotlib, so that it is always available."""
@@ -232,7 +232,6 @@ def name_points(figure: Figure, axes: Axes, named: Sequence[tuple[str, float, fl
 CAPTION_SIZE = 7
 LETTERS_PER_INCH = 17
 """Average number of characters per inch at font size `CAPTION_SIZE`."""
-MOST_NAMES = 5
 
 
 def sign(figure: Figure, report: PaperReport, these: Sequence[Row], *remarks: str) -> Figure:
@@ -240,52 +239,29 @@ def sign(figure: Figure, report: PaperReport, these: Sequence[Row], *remarks: st
 
     `these` are all rows of the figure, including rows without a speed; `remarks` have no full stop at the end.
     """
+    request, day = report.request, report.header.started_at.partition("T")[0]
+    dtypes = " + ".join(dict.fromkeys((request.dtype, request.draft_dtype)))
+    titles = ", ".join(dict.fromkeys(row.text_set.title for row in these))
+    lengths, prompts = ({getattr(row, name) for row in these} for name in ("length", "prompts"))
+    counts = [f"T = {_span(lengths)} new tokens", f"prompts: {_span(prompts)}"]
+    intervals = any(stat.low is not None for row in these for stat in row.stats.values())
+    if intervals and any(isinstance(each, ErrorbarContainer) for axes in figure.axes for each in axes.containers):
+        counts.append("whiskers: 95 % intervals of the mean over prompts")
+    notes = [*remarks]
+    if any(row.same < row.prompts for row in these):
+        notes.append("speeds include only prompts on which the text equals the text of ar")
+    if not report.complete:
+        notes.append("the measurement is not complete")
+    lines = (
+        f"target {shortened(request.target)}, draft {shortened(request.draft)} · {device(report)}, {dtypes} · {day}",
+        " · ".join([titles, *counts]),
+        "; ".join(notes),
+    )
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
-    whiskers = any(isinstance(each, ErrorbarContainer) for axes in figure.axes for each in axes.containers)
-    texts = _texts(these, *["whiskers: 95 % intervals of the mean over prompts"] * whiskers)
-    lines = [_machine(report), texts, "; ".join([*_missing(report, these), *remarks])]
     wrapped = [part for line in lines for part in textwrap.wrap(printable(line), width)]
     figure.supxlabel("\n".join(wrapped), x=0.01, ha="left", fontsize=CAPTION_SIZE, color=DARK)
     return figure
 
 
-def _machine(report: PaperReport) -> str:
-    request = report.request
-    dtypes = " + ".join(dict.fromkeys((request.dtype, request.draft_dtype)))
-    day = report.header.started_at.partition("T")[0]
-    return f"target {shortened(request.target)}, draft {shortened(request.draft)} · {device(report)}, {dtypes} · {day}"
-
-
-def _texts(these: Sequence[Row], *whiskers: str) -> str:
-    def span(numbers: Callable[[Row], int]) -> str:
-        low, high = min(map(numbers, these)), max(map(numbers, these))
-        return str(low) if low == high else f"{low} to {high}"
-
-    titles = ", ".join(dict.fromkeys(row.text_set.title for row in these))
-    counts = [f"T = {span(lambda row: row.length)} new tokens", f"prompts: {span(lambda row: row.prompts)}"]
-    intervals = any(stat.low is not None for row in these for stat in row.stats.values())
-    return " · ".join([titles, *counts, *(whiskers if intervals else ())])
-
-
-def without(these: Iterable[Row], key: str) -> list[str]:
-    """Labels of the lanes whose rows all lack the quantity `key`."""
-    rows = list(these)
-    with_it = {row.lane.name for row in rows if key in row.stats}
-    return list(dict.fromkeys(label(row.lane) for row in rows if row.lane.name not in with_it))
-
-
-def _missing(report: PaperReport, these: Sequence[Row]) -> Iterator[str]:
-    """Remarks on lanes that have no speed on some or all prompts, and on an incomplete measurement."""
-    absent = without(these, SPEED)
-    differing = dict.fromkeys(label(row.lane) for row in these if row.same < row.prompts)
-    if absent:
-        yield f"no speed is shown for {listed(absent)}: the text differs from the text of ar"
-    if partly := [name for name in differing if name not in absent]:
-        yield f"the speed of {listed(partly)} includes only prompts on which the text equals the text of ar"
-    if not report.complete:
-        yield "the measurement is not complete"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names separated by commas, or only their number if there are more than `MOST_NAMES`."""
-    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
+def _span(values: Collection[int]) -> str:
+    return " to ".join(map(str, dict.fromkeys((min(values), max(values)))))
