@@ -51,12 +51,6 @@ def curves(axes: Axes) -> dict[str, list[tuple[float, float]]]:
     return {str(each.get_label()): points(each.lines[0]) for each in found}
 
 
-def curve(axes: Axes) -> list[tuple[float, float]]:
-    """Points of the only curve."""
-    (found,) = curves(axes).values()
-    return found
-
-
 def heights(axes: Axes) -> list[list[float]]:
     """Heights of the bars of each data set."""
     found = [each for each in axes.containers if isinstance(each, BarContainer)]
@@ -121,40 +115,30 @@ def test_one_prompt_of_one_length_is_enough_but_has_no_whiskers_and_nothing_is_d
 
 
 @pytest.mark.parametrize(
-    ("name", "report", "line"),
+    ("report", "line"),
     [
         (
-            "speed_against_nodes",
-            lambda: paper_report(different=[("phase 1", prompt) for prompt in range(5)]),
-            "no speed is shown for Phase 1: the text differs from the text of ar",
-        ),
-        (
-            "main_results_bars",
             lambda: paper_report(different=[("phase 3", 0)]),
-            "the speed of DynaTree includes only prompts on which the text equals the text of ar",
+            "speeds include only prompts on which the text equals the text of ar",
         ),
-        ("main_results_bars", lambda: WHOLE, "a processor, 1 of 2 cores, float32"),
+        (lambda: WHOLE, "a processor, 1 of 2 cores, float32"),
         (
-            "speed_against_nodes",
-            lambda: changed(without_nodes),
-            "number of verified nodes is unknown for: HF assisted",
-        ),
-        (
-            "main_results_bars",
             lambda: paper_report(request(target="/home/用/$x^{$", draft="a\x1b[31m\ud800b")),
             "target /home/?/$x^{$, draft a?[31m?b",
         ),
     ],
-    ids=["no speed", "other texts", "no accelerator", "unknown nodes", "names from outside"],
+    ids=["other texts", "no accelerator", "names from outside"],
 )
-def test_what_must_be_known_of_lanes_and_device_is_said_below(
-    name: str, report: Callable[[], PaperReport], line: str
-) -> None:
-    figure = drawn(name, report())
+def test_what_must_be_known_of_lanes_and_device_is_said_below(report: Callable[[], PaperReport], line: str) -> None:
+    figure = drawn("main_results_bars", report())
     figure.draw_without_rendering()
     assert line in small_lines(figure)
-    if "unknown" in line:
-        assert "HF assisted" not in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_lane_with_an_unknown_number_of_nodes_is_no_point() -> None:
+    shown = [text.get_text() for text in drawn("speed_against_nodes", changed(without_nodes)).axes[0].texts]
+    assert "DynaTree" in shown
+    assert "HF assisted" not in shown
 
 
 def test_the_fastest_lane_stands_for_all_on_each_data_set() -> None:
@@ -221,26 +205,25 @@ def test_sensitivity_has_a_cell_for_each_setting_of_a_pair_and_names_other_speed
     assert cells(thresholds) == [by_lane[name] for name in order]
     assert (names(breadth), len(cells(breadth))) == (["2", "3", "4"], 3)
     assert cells(depth) == [by_lane[name] for name in ("d0=4 d_max=6", "d0=6 d_max=8", "d0=8 d_max=12")]
-    assert f"for comparison: AR {mean(WHOLE, 'tokens_per_second', 'ar'):.0f}" in small_lines(figure)
+    assert f"for comparison, tokens/s: AR {mean(WHOLE, 'tokens_per_second', 'ar'):.0f}" in small_lines(figure)
 
 
-def test_cuts_go_through_the_fastest_tree_and_a_heat_map_has_each_shape_at_its_fastest_threshold() -> None:
-    def speedup(depth: int, branching: int, tau: float) -> float:
-        return mean(WHOLE, "speedup", f"fixed D{depth} B{branching} tau={tau:g}", "fixed_trees")
+def test_a_cell_is_the_fastest_setting_with_its_two_values() -> None:
+    def fastest(key: str, **where: float) -> float:
+        trees = [
+            row_of(WHOLE, lane.name, "fixed_trees").stats for lane in TREES if lane.parameters.items() >= where.items()
+        ]
+        return max(trees, key=lambda stats: stats["speedup"].value)[key].value
 
-    depth, branching, tau, speedups, *_, acceptance = drawn("fixed_tree_sweep").axes
-    assert curve(depth) == pytest.approx([(value, speedup(value, 2, 0.1)) for value in (3, 5, 8)])
-    assert curve(branching) == pytest.approx([(value, speedup(8, value, 0.1)) for value in (2, 3)])
-    assert curve(tau) == pytest.approx([(value, speedup(8, 2, value)) for value in (0.02, 0.05, 0.1)])
-    assert tau.get_xscale() == "log"
-    best = max(TREES, key=lambda lane: mean(WHOLE, "speedup", lane.name, "fixed_trees")).parameters
-    assert (best["depth"], best["branching"], best["tau"]) == (8, 2, 0.1)
-    (star,) = (points(line) for line in depth.lines if line.get_marker() == "*")
-    assert star == pytest.approx([(8, speedup(8, 2, 0.1))])
-    fastest = [max(speedup(d, b, tau) for tau in (0.02, 0.05, 0.1)) for d in (3, 5, 8) for b in (2, 3)]
-    assert cells(speedups) == [f"{each:.2f}" for each in fastest]
-    assert (speedups.get_ylabel(), speedups.get_xlabel()) == ("depth D (levels)", "branching B (children)")
-    assert [x for x, _ in curve(acceptance)] == [0.02, 0.05, 0.1]
+    by_breadth, by_threshold, path = drawn("fixed_tree_sweep").axes
+    shapes = [{"depth": depth, "branching": breadth} for depth in (3, 5, 8) for breadth in (2, 3)]
+    assert cells(by_breadth) == [f"{fastest('speedup', **shape):.2f}" for shape in shapes]
+    assert cells(path) == [f"{fastest('paper_path_length', **shape):.2f}" for shape in shapes]
+    cuts = [{"depth": depth, "tau": tau} for depth in (3, 5, 8) for tau in (0.02, 0.05, 0.1)]
+    assert cells(by_threshold) == [f"{fastest('speedup', **cut):.2f}" for cut in cuts]
+    assert (by_breadth.get_ylabel(), by_breadth.get_xlabel()) == ("depth D (levels)", "branching B (children)")
+    (frame,) = by_breadth.patches
+    assert frame.get_xy() == pytest.approx((-0.46, 1.54)), "the tree of depth 8 and branching 2 is the fastest"
 
 
 def test_every_lane_is_a_point_over_its_nodes_and_the_root_and_no_name_covers_another() -> None:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.figures.marks import (
-    ACCENT,
     DARK,
     SETTINGS,
     LineStyle,
@@ -145,92 +144,82 @@ def _of_curves(
     return sign(figure, report, shown)
 
 
-SWEEPS: Sequence[tuple[str, str, Panel, Callable[[Mapping[str, Any]], tuple[float, float]]]] = (
-    (
+class HeatMap(NamedTuple):
+    """Heat map of a quantity over two parameters of the lanes whose names begin with `lanes`."""
+
+    lanes: str
+    panel: Panel
+    x: str
+    place: Callable[[Mapping[str, Any]], tuple[float, float]]
+    """Function from a lane's parameters to (row, column). If lanes share a place, the fastest lane is shown."""
+
+
+SENSITIVITY = (
+    HeatMap(
         "tau_h",
-        "τh: the draft is sure at or above this probability",
         Panel("(a) thresholds", "τl: the draft is unsure below it", SPEED, written="{:.0f}"),
+        "τh: the draft is sure at or above this probability",
         lambda given: (given["tau_l"], given["tau_h"]),
     ),
-    (
+    HeatMap(
         "branching",
-        "B_max, children of a node",
         Panel("(b) breadth", "B_min, children of a node", SPEED, written="{:.0f}"),
+        "B_max, children of a node",
         lambda given: (given["branching"][0], given["branching"][2]),
     ),
-    (
+    HeatMap(
         "d0",
-        "D_max, levels",
         Panel("(c) depth", "D0, levels", SPEED, written="{:.0f}"),
+        "D_max, levels",
         lambda given: (given["d0"], given["d_max"]),
     ),
 )
-"""Sweeps of DynaTree: beginning of its lanes' names, label of the x axis, panel, and the two varied parameters."""
-
-
-def parameter_sensitivity(report: PaperReport) -> Figure | None:
-    """Three heat maps of speed, over thresholds, breadths and depths; the caption has the speeds of other methods."""
-    these = longest(rows_of(report, "sensitivity"))
-    timed = [row for row in these if SPEED in row.stats]
-    trees = [row for row in timed if row.lane.method == "dynatree"]
-    if not trees:
-        return None
-    figure, axes_of = sheet(1, 3, width=13, height=4.4)
-    for axes, (name, x, panel, varied) in zip(axes_of, SWEEPS, strict=True):
-        swept = [row for row in trees if row.lane.name.startswith(name)]
-        if values := {varied(row.lane.parameters): row.stats[SPEED].value for row in swept}:
-            heat_map(axes, values, panel, x=x)
-    others = [f"{label(row.lane)} {row.stats[SPEED].value:.0f}" for row in timed if row not in trees]
-    return sign(figure, report, these, f"cells: tokens/s; for comparison: {', '.join(others) or 'none'}")
-
-
-SIDES = {"depth": "depth D (levels)", "branching": "branching B (children)", "tau": "threshold τ (probability)"}
-"""Parameters of a fixed tree, and labels of their axes."""
-STAR: Mapping[str, Any] = {"marker": "*", "color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
-OF_SHAPES = (
-    Panel("(d) speed (x ar) with the fastest τ of each cell", SIDES["depth"], SPEEDUP),
-    Panel("(e) l-bar (tokens a round) with the fastest τ of each cell", SIDES["depth"], "paper_path_length"),
+FIXED_TREES = (
+    HeatMap(
+        "fixed",
+        Panel("(a) speed (x ar)", "depth D (levels)", SPEEDUP),
+        "branching B (children)",
+        lambda given: (given["depth"], given["branching"]),
+    ),
+    HeatMap(
+        "fixed",
+        Panel("(b) speed (x ar)", "depth D (levels)", SPEEDUP),
+        "threshold τ (probability)",
+        lambda given: (given["depth"], given["tau"]),
+    ),
+    HeatMap(
+        "fixed",
+        Panel("(c) l-bar (tokens a round)", "depth D (levels)", "paper_path_length"),
+        "branching B (children)",
+        lambda given: (given["depth"], given["branching"]),
+    ),
 )
 
 
+def parameter_sensitivity(report: PaperReport) -> Figure | None:
+    """Speed in tokens/s over thresholds, breadths and depths; the caption has the speeds of other methods."""
+    return _of_heat_maps(report, "sensitivity", "dynatree", SENSITIVITY)
+
+
 def fixed_tree_sweep(report: PaperReport) -> Figure | None:
-    """Six panels on the longest texts: three panels of speed-up over one parameter each, heat maps of speed-up and of
-    l-bar, and a panel of acceptance.
-    """
-    these = longest(rows_of(report, "fixed_trees"))
-    trees = [row for row in these if row.lane.method == "fixed" and SPEEDUP in row.stats]
+    """Speed-up and l-bar over depth and branching, and speed-up over depth and threshold."""
+    return _of_heat_maps(report, "fixed_trees", "fixed", FIXED_TREES)
+
+
+def _of_heat_maps(report: PaperReport, experiment: str, method: str, maps: Sequence[HeatMap]) -> Figure | None:
+    these = longest(rows_of(report, experiment))
+    timed = sorted((row for row in these if SPEED in row.stats), key=lambda row: row.stats[SPEED].value)
+    trees = [row for row in timed if row.lane.method == method]
     if not trees:
         return None
-    rising = sorted(trees, key=lambda row: row.stats[SPEEDUP].value)
-    top = rising[-1].lane.parameters
-    figure, axes_of = sheet(2, 3, width=13, height=7.4)
-    *upper, speedup, path, acceptance = axes_of
-    for axes, letter, side in zip(upper, "abc", SIDES, strict=True):
-        _cut(axes, trees, SPEEDUP_PANEL, side, top)
-        axes.plot([top[side]], [rising[-1].stats[SPEEDUP].value], linestyle="", **STAR)
-        axes.set_title(f"({letter}) speed-up", loc="left")
-        axes.sharey(upper[0])
-    for axes, panel in zip((speedup, path), OF_SHAPES, strict=True):
-        fastest = {(row.lane.parameters["depth"], row.lane.parameters["branching"]): row.stats for row in rising}
-        values = {place: stats[panel.key].value for place, stats in fastest.items() if panel.key in stats}
-        if values:
-            heat_map(axes, values, panel, x=SIDES["branching"])
-    _cut(acceptance, trees, ACCEPTANCE_PANEL._replace(title="(f) acceptance"), "tau", top)
-    described = f"D = {top['depth']}, B = {top['branching']}, τ = {top['tau']:g}"
-    return sign(figure, report, these, f"(a), (b), (c), (f) vary one parameter of the fastest tree, {described}")
-
-
-def _cut(axes: Axes, trees: Sequence[Row], panel: Panel, side: str, top: Mapping[str, Any]) -> None:
-    """Draws a quantity over one parameter; the other parameters are those of the fastest tree, `top`."""
-    varied = [row for row in trees if {**row.lane.parameters, side: top[side]} == top]
-    points = sorted((row.lane.parameters[side], row.stats[panel.key]) for row in varied if panel.key in row.stats)
-    curve(axes, points, look("fixed"), "", scale=panel.scale)
-    values = sorted({row.lane.parameters[side] for row in trees})
-    if side == "tau" and values[0] > 0 and len(values) > 1:
-        axes.set_xscale("log")
-    ticks_at(axes, values)
-    axes.margins(y=0.25)
-    name_axes(axes, title=panel.title, x=SIDES[side], y=panel.y)
+    figure, axes_of = sheet(1, len(maps), width=13, height=4.4)
+    for axes, (lanes, panel, x, place) in zip(axes_of, maps, strict=True):
+        swept = [row for row in trees if row.lane.name.startswith(lanes) and panel.key in row.stats]
+        if values := {place(row.lane.parameters): row.stats[panel.key].value for row in swept}:
+            heat_map(axes, values, panel, x=x)
+    others = [f"{label(row.lane)} {row.stats[SPEED].value:.0f}" for row in timed if row not in trees]
+    compared = [f"for comparison, tokens/s: {', '.join(others)}"] if others else []
+    return sign(figure, report, these, "each cell: the fastest setting with its two values", *compared)
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
@@ -245,7 +244,7 @@ def sign(figure: Figure, report: PaperReport, these: Sequence[Row], *remarks: st
     lengths, prompts = ({getattr(row, name) for row in these} for name in ("length", "prompts"))
     counts = [f"T = {_span(lengths)} new tokens", f"prompts: {_span(prompts)}"]
     intervals = any(stat.low is not None for row in these for stat in row.stats.values())
-    if intervals and any(isinstance(each, ErrorbarContainer) for axes in figure.axes for each in axes.containers):
+    if intervals and any(axes.containers for axes in figure.axes):
         counts.append("whiskers: 95 % intervals of the mean over prompts")
     notes = [*remarks]
     if any(row.same < row.prompts for row in these):
