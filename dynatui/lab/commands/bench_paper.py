@@ -1,6 +1,5 @@
 """`dynatui bench paper`: the options of the paper's experiments, and their main results as text for a terminal."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -8,20 +7,18 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
+from rich.markdown import Markdown
 
 from decoder.errors import require
 from decoder.models.names import require_model
-from dynatui.clean import clean_line
+from dynatui.clean import clean
 from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.shared import PAIR, Measured, names, run_and_report, say_line, shown
-from dynatui.lab.tables.data import Table, lines
+from dynatui.lab.tables.data import escaped, lines, section
 
 if TYPE_CHECKING:
     from dynatui.lab.bench.paper.claims import JudgedClaim
@@ -173,44 +170,26 @@ def text(report: "PaperReport", width: int) -> str:
     """Main results and claims, in lines of at most `width` characters, or `NARROWEST` if `width` is smaller."""
     from dynatui.lab.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
 
-    out = StringIO()
-    console = Console(file=out, width=max(width, NARROWEST), color_system=None, highlight=False)
     mains = [table for table in tables.tables(report) if table.name.startswith("main_")]
-    for table in mains:
-        console.print(_words(f"\n{table.title}\n"), _grid(table), _words("\n".join(table.notes)))
+    parts = [part for table in mains for part in section(table)]
     judged = claims.claims(report)
     for data_set in dict.fromkeys(claim.data_set for claim in judged):
-        these = [claim for claim in judged if claim.data_set == data_set]
-        console.print(_words(f"\nThe paper's claims: {data_set}\n"), _judged(these))
-    ends = [*filter(None, [claims.left_out(report)]), *(() if mains else tables.conditions(report))]
-    console.print(*map(_words, ends), "All tables are in report.md.", sep="\n")
+        items = [_judged(claim) for claim in judged if claim.data_set == data_set]
+        parts += [f"## The paper's claims: {escaped(data_set)}", *items]
+    parts += filter(None, [claims.left_out(report)])
+    parts += map(escaped, () if mains else tables.conditions(report))
+    out = StringIO()
+    console = Console(file=out, width=max(width, NARROWEST), color_system=None)
+    console.print(Markdown(clean("\n\n".join([*parts, "All tables are in report.md."]))))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def _grid(table: Table) -> Grid:
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    for column in table.columns:
-        grid.add_column(_words(column.title), justify="left" if column.kind == "words" else "right", overflow="fold")
-    for row in table.rows:
-        cells = zip(row, table.columns, strict=True)
-        grid.add_row(*(_words("\n".join(lines(cell, column.digits))) for cell, column in cells))
-    return grid
-
-
-def _judged(these: Iterable["JudgedClaim"]) -> Grid:
-    """Verdicts of claims, and beside each the paper's claim, the measured value, and the test."""
-    grid = Grid.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    for claim in these:
-        doubt = f" ({claim.doubt})" if claim.doubt else ""
-        paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
-        must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""
-        mean, *interval = lines(claim.here, 3)
-        here = f"{mean} ({interval[0]})" if interval else mean
-        said = f"{claim.says} ({claim.source})\nhere {here}{must}{paper}\n{claim.tested}\n"
-        grid.add_row(_words(claim.verdict), _words(said))
-    return grid
-
-
-def _words(text: str) -> Text:
-    return Text("\n".join(map(clean_line, text.split("\n"))))
+def _judged(claim: "JudgedClaim") -> str:
+    """Item of a list: the verdict on a claim, the paper's claim, the measured value, and the test."""
+    doubt = f" ({claim.doubt})" if claim.doubt else ""
+    paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
+    must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""
+    mean, *interval = lines(claim.here, 3)
+    here = f"{mean} ({interval[0]})" if interval else mean
+    said = (f"{claim.verdict}: {claim.says} ({claim.source})", f"here {here}{must}{paper}", claim.tested)
+    return "- " + "\\\n  ".join(map(escaped, said))

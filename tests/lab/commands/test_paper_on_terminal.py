@@ -22,7 +22,7 @@ def test_no_line_is_wider_than_the_terminal_or_80_columns_and_nothing_steers_it(
     assert all(max(map(len, told.splitlines())) <= width for width, told in shown.items() if width >= 80)
     assert shown[20] == shown[80]
     assert "\x1b" not in shown[80]
-    assert re.search(r"phase 3 +\d+\.\d ±\d\.\d +219\.5 ±22\.2", shown[150])
+    assert re.search(r"phase 3 +\d+\.\d ±\d\.\d, .* 219\.5 ±22\.2", shown[150])
     assert re.search(r"phase 1 .* differs on 1 of 2\n", shown[150])
     assert "[a] from the authors' logs, not in any version of the paper." in shown[80]
 
@@ -31,7 +31,7 @@ def test_verdicts_are_words_and_what_must_be_known_of_a_number_of_the_paper_stan
     shown: dict[int, str],
 ) -> None:
     claims = shown[150].partition("The paper's claims: WikiText-2")[2]
-    verdicts = re.findall(r"(?m)^(holds|does not hold|cannot tell)  ", claims)
+    verdicts = re.findall(r"(?m)^ • (holds|does not hold|cannot tell): ", claims)
     assert len(verdicts) == 13
     assert {"does not hold", "cannot tell"} == set(verdicts)
     reason = "must be over 1; paper 1.175 (the gain at T=1500 divided by the gain at T=100; at T=100, AR reached"
