@@ -57,7 +57,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 def draw(report: PaperReport, folder: Path) -> list[Path]:
     """Draws every figure for which the report has data, as PNG and SVG; returns the paths of the files."""
-    from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
+    from dynatui.lab.bench.paper.figures import pictures  # noqa: PLC0415 - imports matplotlib
 
     paths = []
     for name, content in pictures(report):

@@ -15,8 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from msgspec import structs
 
-from dynatui.lab.bench.paper.figures.catalogue import FIGURES
-from dynatui.lab.bench.paper.figures.marks import SETTINGS
+from dynatui.lab.bench.paper.figures import FIGURES
+from dynatui.lab.bench.paper.marks import SETTINGS
 from dynatui.lab.bench.paper.report import PaperReport, Row
 from tests.lab.bench.paper.reports import TREES, VARIED, interrupted, paper_report, request, row_of
 

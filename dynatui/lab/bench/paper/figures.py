@@ -12,24 +12,8 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.marks import (
-    DARK,
-    SETTINGS,
-    LineStyle,
-    Panel,
-    Points,
-    bars,
-    curve,
-    heat_map,
-    label,
-    level,
-    look,
-    name_axes,
-    name_points,
-    sheet,
-    sign,
-    ticks_at,
-)
+from dynatui.lab.bench.paper import marks
+from dynatui.lab.bench.paper.marks import LineStyle, Panel, Points
 from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT
 from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import SPEED, SPEEDUP, PaperReport, Row, longest, rows
@@ -105,12 +89,12 @@ def _of_bars(report: PaperReport, groups: Sequence[Mapping[str, Row]], panels: S
     titles = {
         name: title for name, title in data_sets(report, "main").items() if any(name in group for group in groups)
     }
-    figure, axes_of = sheet(len(panels) // 2, 2, width=10, height=2.1 * len(panels))
+    figure, axes_of = marks.sheet(len(panels) // 2, 2, width=10, height=2.1 * len(panels))
     for axes, panel in zip(axes_of, panels, strict=True):
-        bars(axes, groups, titles, panel)
+        marks.bars(axes, groups, titles, panel)
     # titles of data sets are long, so the legend is above the panels, where it does not reduce their width
     figure.legend(*axes_of[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
-    return sign(figure, report, every)
+    return marks.sign(figure, report, every)
 
 
 def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
@@ -132,16 +116,16 @@ def _of_curves(
     shown = [row for row in these if row.lane in lanes]
     if not any(SPEED in row.stats for row in shown):
         return None
-    figure, axes_of = sheet(len(panels) // 2, 2, width=10, height=2 + 1.25 * len(panels))
+    figure, axes_of = marks.sheet(len(panels) // 2, 2, width=10, height=2 + 1.25 * len(panels))
     for axes, panel in zip(axes_of, panels, strict=True):
         for lane in (lane for lane in lanes if not (panel.drafting and lane.method == "ar")):
             known = [row for row in shown if row.lane == lane and panel.key in row.stats]
             drawn = [(along(row), row.stats[panel.key]) for row in known]
-            curve(axes, drawn, look(lane.family), label(lane), scale=panel.scale)
-        ticks_at(axes, sorted(set(map(along, these))))
-        name_axes(axes, title=panel.title, x=x, y=panel.y)
+            marks.curve(axes, drawn, marks.look(lane.family), marks.label(lane), scale=panel.scale)
+        marks.ticks_at(axes, sorted(set(map(along, these))))
+        marks.name_axes(axes, title=panel.title, x=x, y=panel.y)
     figure.legend(*axes_of[1].get_legend_handles_labels(), loc="outside upper center", ncols=len(lanes))
-    return sign(figure, report, shown)
+    return marks.sign(figure, report, shown)
 
 
 class HeatMap(NamedTuple):
@@ -212,14 +196,14 @@ def _of_heat_maps(report: PaperReport, experiment: str, method: str, maps: Seque
     trees = [row for row in timed if row.lane.method == method]
     if not trees:
         return None
-    figure, axes_of = sheet(1, len(maps), width=13, height=4.4)
+    figure, axes_of = marks.sheet(1, len(maps), width=13, height=4.4)
     for axes, (lanes, panel, x, place) in zip(axes_of, maps, strict=True):
         swept = [row for row in trees if row.lane.name.startswith(lanes) and panel.key in row.stats]
         if values := {place(row.lane.parameters): row.stats[panel.key].value for row in swept}:
-            heat_map(axes, values, panel, x=x)
-    others = [f"{label(row.lane)} {row.stats[SPEED].value:.0f}" for row in timed if row not in trees]
+            marks.heat_map(axes, values, panel, x=x)
+    others = [f"{marks.label(row.lane)} {row.stats[SPEED].value:.0f}" for row in timed if row not in trees]
     compared = [f"for comparison, tokens/s: {', '.join(others)}"] if others else []
-    return sign(figure, report, these, "each cell: the fastest setting with its two values", *compared)
+    return marks.sign(figure, report, these, "each cell: the fastest setting with its two values", *compared)
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:
@@ -235,21 +219,21 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     shown = [row for row in by_lane.values() if row.stats.keys() >= {SPEEDUP, NODES}]
     if not shown:
         return None
-    figure, (axes,) = sheet(1, 1, width=10, height=6)
+    figure, (axes,) = marks.sheet(1, 1, width=10, height=6)
     axes.set_xscale("log", base=2)
     points = [(row.stats[NODES].value + 1, row.stats[SPEEDUP]) for row in shown]  # a target pass has the root, too
     of_main = [row.experiment.name == "main" for row in shown]
     _draw_points(axes, [row.lane.family for row in shown], points, of_main)
     _draw_costs(axes, report)
-    level(axes, 1)
+    marks.level(axes, 1)
     axes.set_xlim(0.8, 2.2 * max(nodes for nodes, _ in points))
-    ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
-    name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
+    marks.ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
+    marks.name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
     figure.legend(loc="outside upper center", ncols=5)
     small = "small marks: settings of the sensitivity and fixed-tree experiments"
-    sign(figure, report, shown, *[small] * (not all(of_main)))
-    lanes = [(label(row.lane), nodes, stat.value) for row, (nodes, stat) in zip(shown, points, strict=True)]
-    name_points(figure, axes, [each for each, is_main in zip(lanes, of_main, strict=True) if is_main])
+    marks.sign(figure, report, shown, *[small] * (not all(of_main)))
+    lanes = [(marks.label(row.lane), nodes, stat.value) for row, (nodes, stat) in zip(shown, points, strict=True)]
+    marks.name_points(figure, axes, [each for each, is_main in zip(lanes, of_main, strict=True) if is_main])
     return figure
 
 
@@ -259,7 +243,7 @@ def _draw_points(axes: Axes, families: Sequence[str], points: Points, of_main: I
     for family, (nodes, stat), is_main in zip(families, points, of_main, strict=True):
         size = {"markersize": 8, "zorder": 3} if is_main else {"markersize": 4, "alpha": 0.6}
         drawn = stat if is_main else replace(stat, low=None, high=None)
-        curve(axes, [(nodes, drawn)], look(family), "" if family in named else family, **edge, **size)
+        marks.curve(axes, [(nodes, drawn)], marks.look(family), "" if family in named else family, **edge, **size)
         named.add(family)
 
 
@@ -270,7 +254,7 @@ def _draw_costs(axes: Axes, report: PaperReport) -> None:
     other.set_ylabel("time of one target pass over this many rows (ms)")
     costs = zip(report.header.costs.rows, report.header.costs.verify_s, strict=True)
     points = [(rows, Interval(value=duration_s * 1000, low=None, high=None)) for rows, duration_s in costs]
-    curve(other, points, LineStyle(DARK, "|", ":"), "cost (right axis)")
+    marks.curve(other, points, LineStyle(marks.DARK, "|", ":"), "cost (right axis)")
     other.set_ylim(bottom=0)
     axes.set_zorder(other.get_zorder() + 1)  # draws the lanes' points in front of the cost curve
     axes.patch.set_visible(False)
@@ -298,7 +282,7 @@ FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": No
 def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
     """Yields the name and content of each file of each figure."""
     for name, function in FIGURES.items():
-        with style.context([dict(SETTINGS)], after_reset=True):
+        with style.context([dict(marks.SETTINGS)], after_reset=True):
             figure = function(report)
             contents = {kind: _saved(figure, kind) for kind in FORMATS} if figure else {}
         yield from ((f"{name}.{kind}", content) for kind, content in contents.items())
