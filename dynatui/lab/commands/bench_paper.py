@@ -137,7 +137,7 @@ def paper(*, pair: OnPair, given: Given) -> int:
 
     def measure() -> Measured:
         from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.data_sets.prompts import text_sets  # noqa: PLC0415
+        from dynatui.lab.bench.data_sets import text_sets  # noqa: PLC0415
         from dynatui.lab.bench.paper import job, write  # noqa: PLC0415
         from dynatui.lab.bench.paper.experiments import QUICK, Extent, require_names  # noqa: PLC0415
 

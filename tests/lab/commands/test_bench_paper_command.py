@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from decoder.errors import require
-from dynatui.lab.bench.data_sets import prompts
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench import data_sets
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper import job, records, write
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.commands import bench_paper
@@ -40,7 +40,7 @@ def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tup
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
     monkeypatch.setattr(records, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
-    monkeypatch.setattr(prompts, "text_sets", text_sets)
+    monkeypatch.setattr(data_sets, "text_sets", text_sets)
     monkeypatch.setattr(write, "find_spec", lambda _: None)  # drawing takes seconds
     monkeypatch.setattr(bench_paper, "text", lambda *_: "THE TABLE\n")
 

@@ -14,7 +14,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.published import MOST, PG19
 from dynatui.lab.bench.paper.published import WIKITEXT as WIKITEXT_2
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit

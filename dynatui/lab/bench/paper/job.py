@@ -26,7 +26,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.experiments import Extent, plan, rules

@@ -8,7 +8,7 @@ import msgspec
 
 from decoder.events import Figures
 from decoder.models.pair import Pair
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import repeated_costs, source_commit
 from dynatui.lab.bench.on_pair import Note, PairRequest
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now

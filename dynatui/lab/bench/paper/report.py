@@ -11,7 +11,7 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.experiments import paper_depth
 from dynatui.lab.bench.paper.records import Header, PaperExperiment, PaperLane, PaperRequest, PromptResult, Resumed
 from dynatui.lab.bench.protocol import disturbed

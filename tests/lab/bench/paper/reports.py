@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.experiments import catalogue, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.records import (
     SCHEMA,

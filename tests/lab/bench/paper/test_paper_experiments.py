@@ -13,7 +13,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.experiments import (
     ASSISTANT,
     DEEPER,

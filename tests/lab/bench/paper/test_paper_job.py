@@ -17,7 +17,7 @@ from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
 from dynatui.lab.bench import baselines, record_log
 from dynatui.lab.bench.contenders import DecodedText, decoded
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.paper import job as paper_job
 from dynatui.lab.bench.paper import records
