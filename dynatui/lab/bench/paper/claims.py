@@ -16,19 +16,7 @@ import msgspec
 import pandas as pd
 
 from decoder.analysis.interval import Interval, Verdict, compared_to_limit
-from dynatui.lab.bench.paper.published import (
-    AR,
-    DOUBTS,
-    DYNATREE,
-    FIXED,
-    FIXED_BACKBONE,
-    HF,
-    LINEAR,
-    PHASE_1,
-    PHASE_2,
-    lines_of,
-    marks,
-)
+from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.report import SPEED, PaperReport, texts_of
 from dynatui.lab.bench.paper.tables import PAIRED_DRAWS
@@ -145,7 +133,7 @@ def against(figure: str, name: str, *kinds: Sequence[str], less_is_better: bool 
     """
 
     def test(on: On) -> Result | None:
-        own, rivals = on.first(DYNATREE), [on.named(*names) for names in kinds]
+        own, rivals = on.first(published.DYNATREE), [on.named(*names) for names in kinds]
         if not own or not all(rivals):
             return None
         names = [*chain.from_iterable(rivals)]
@@ -171,7 +159,7 @@ def against(figure: str, name: str, *kinds: Sequence[str], less_is_better: bool 
 
 def memory(on: On) -> Result | None:
     """Quotient of peak memories. On a CPU, the peak memory is that of the process, so there is no verdict."""
-    if not (pair := on.first(DYNATREE, AR)):
+    if not (pair := on.first(published.DYNATREE, published.AR)):
         return None
     (own, plain), on_gpu = pair, on.request.device.startswith("cuda")
     where = "the GPU" if on_gpu else "the process (on a CPU, so not comparable with the memory of a GPU)"
@@ -182,7 +170,7 @@ def memory(on: On) -> Result | None:
 
 def gain_by_length(on: On) -> Result | None:
     """For each prompt, the speed-up at the longest length is divided by the speed-up at the shortest length."""
-    lengths, pair = on.experiment.lengths, on.first(DYNATREE, AR)
+    lengths, pair = on.experiment.lengths, on.first(published.DYNATREE, published.AR)
     if not pair or len(lengths) < 2:
         return None
     own, plain = pair
@@ -192,7 +180,7 @@ def gain_by_length(on: On) -> Result | None:
 
 
 def depth_over_breadth(on: On) -> Result | None:
-    if not (lanes := on.first(FIXED_BACKBONE, PHASE_1, PHASE_2)):
+    if not (lanes := on.first(published.FIXED_BACKBONE, published.PHASE_1, published.PHASE_2)):
         return None
     fixed, breadth, depth = lanes
     by_depth, by_breadth = (
@@ -203,7 +191,7 @@ def depth_over_breadth(on: On) -> Result | None:
 
 
 def spread(on: On) -> Result | None:
-    if not (lanes := on.first(PHASE_2, DYNATREE)):
+    if not (lanes := on.first(published.PHASE_2, published.DYNATREE)):
         return None
     without, with_it = (by_prompt(series(on.same(), SPEED, lane=lane)) for lane in lanes)
     quotient = spread_quotient(without, with_it, on.request.seed, coverage=SPREAD_COVERAGE)
@@ -236,17 +224,17 @@ def faster(*kinds: Sequence[str]) -> Test:
 
 TESTS: Mapping[str, Test] = {
     "lossless": lossless,
-    "lowest_tpot": against("tpot_ms", "Time per token", (AR,), LINEAR, FIXED),
-    "fewer_rounds": against("rounds", "Rounds", LINEAR, FIXED),
-    "beats_linear": faster(LINEAR),
-    "beats_fixed": faster(FIXED),
-    "beats_hf": faster((HF,)),
-    "faster_than_ar": faster((AR,)),
-    "lower_ttft": against("ttft_ms", "Time to the first tokens", (AR,)),
+    "lowest_tpot": against("tpot_ms", "Time per token", (published.AR,), published.LINEAR, published.FIXED),
+    "fewer_rounds": against("rounds", "Rounds", published.LINEAR, published.FIXED),
+    "beats_linear": faster(published.LINEAR),
+    "beats_fixed": faster(published.FIXED),
+    "beats_hf": faster((published.HF,)),
+    "faster_than_ar": faster((published.AR,)),
+    "lower_ttft": against("ttft_ms", "Time to the first tokens", (published.AR,)),
     "memory": memory,
     "gain_grows": gain_by_length,
     "depth_dominates": depth_over_breadth,
-    "history_gains": faster((PHASE_2,)),
+    "history_gains": faster((published.PHASE_2,)),
     "history_stabilises": spread,
 }
 """Tests of all claims in `claims.csv`. For some numbers of the claims' quotients, `published.csv` has numbers from a
@@ -281,7 +269,7 @@ def left_out(report: PaperReport) -> str | None:
 
 def _tested(on: On) -> Iterator[JudgedClaim]:
     texts = on.request.text_set(on.experiment.data_set)
-    for line in lines_of("claims.csv"):
+    for line in published.lines_of("claims.csv"):
         result = TESTS[line["name"]](on)
         if result is None:
             continue
@@ -290,7 +278,7 @@ def _tested(on: On) -> Iterator[JudgedClaim]:
         doubts: list[str] = []
         if paper is not None:
             other = f"at T={line['length']}" if line["length"] != str(on.experiment.lengths[-1]) else ""
-            known = [DOUBTS.get(part, part) for part in line[f"doubt {texts.stands_for}"].split("; ")]
+            known = [published.DOUBTS.get(part, part) for part in line[f"doubt {texts.stands_for}"].split("; ")]
             doubts = [doubt for doubt in (other, *known) if doubt]
         is_memory = line["name"] == "memory"
         yield JudgedClaim(
@@ -311,7 +299,7 @@ def _tested(on: On) -> Iterator[JudgedClaim]:
 def claims_table(these: Iterable[JudgedClaim], notes: Sequence[str], why_none: str | None = None) -> Table:
     """Table of the claims; `why_none` is the reason why no claim is judged."""
     judged_claims = list(these)
-    known, explained = marks(claim.doubt for claim in judged_claims)
+    known, explained = published.marks(claim.doubt for claim in judged_claims)
 
     def row(claim: JudgedClaim) -> tuple[Cell, ...]:
         paper = claim.paper and Printed(value=claim.paper, source=claim.source, mark=known[claim.doubt])
