@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks import say
 from decoder.errors import DecoderError
+from decoder.system.whole_files import write_whole
 from tests.decoder.laws.case import Case, Group
 from tests.decoder.laws.cases import GROUPS
 
@@ -55,14 +56,6 @@ def state(group: Group, case: Case, output: Path) -> State:
     return saved if saved.setting == case.setting and saved.done <= case.units else State(case.setting)
 
 
-def keep(group: Group, case: Case, output: Path, case_state: State) -> None:
-    """Writes a case's state atomically: a reader sees either the new or the previous state."""
-    file = file_of(group, case, output)
-    new = file.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(case_state))
-    new.replace(file)
-
-
 def run(group: Group, case: Case, output: Path) -> State:
     """Counts the remaining units of a case, a few units at a time."""
     case_state = state(group, case, output)
@@ -73,7 +66,7 @@ def run(group: Group, case: Case, output: Path) -> State:
         counts.update(case.count(range(case_state.done, end)))
         seconds = case_state.seconds + time.perf_counter() - began
         case_state = State(case.setting, end, seconds, dict(counts))
-        keep(group, case, output, case_state)
+        write_whole(file_of(group, case, output), msgspec.json.encode(case_state))
     return case_state
 
 

@@ -24,7 +24,7 @@ from benchmarks.stages.worker import ROOT
 from tests.fake_cuda import run
 
 SCREEN_ONLY = ("textual", "typer", "rich", "loky", "pyte")
-ELSEWHERE = ("pytest_asyncio", "syrupy", "datasets", "optuna", "pexpect", "pydantic")
+ELSEWHERE = ("pytest_asyncio", "syrupy", "pyarrow", "optuna", "pexpect", "pydantic")
 """Packages that a GPU machine lacks and no stage names."""
 TESTS = [stage for stage in STAGES if stage.work.startswith(f"{HERE}.gpu_tests:")]
 

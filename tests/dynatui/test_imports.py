@@ -10,7 +10,7 @@ import dynatui
 from tests.dynatui.fake_engine import story
 from tests.dynatui.pty_terminal import written
 
-ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
+ENGINE_ONLY = {"torch", "transformers", "pyarrow", "jaxtyping"}
 SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
 LIGHT_MODULES = ("run.config", "errors", "events", "methods", "analysis.metrics", "session.steering")
 OF_MODELS = "dynatui.cli.doctor_models"

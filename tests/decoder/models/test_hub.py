@@ -21,7 +21,7 @@ from decoder.models import hf_checkpoints, hub
 from decoder.models import load_progress as reading
 from decoder.models.checkpoints import EMBEDDED_DRAFT, load_config, load_model, load_tokenizer
 from decoder.models.heads import head_shape
-from dynatui.lab.bench.data_sets.sources import HubFiles, local_files
+from dynatui.lab.bench.data_sets import HubFiles, local_files
 from tests.decoder.makers import TinyModels
 from tests.decoder.models.hub_cache import cached
 from tests.lab.bench.data_sets.fake_hub import Hub, serving

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,19 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.errors import ConfigError, require
-from dynatui.lab.bench.data_sets import prompts
-from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper import job, records
+from decoder.errors import require
+from dynatui.lab.bench import data_sets
+from dynatui.lab.bench.data_sets import TextSet
+from dynatui.lab.bench.paper import job, records, write
 from dynatui.lab.bench.paper.records import CostCurve
-from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.commands import bench_paper
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Refused
-from tests.lab.bench.paper.reports import paper_report, request
 
-WRITERS = bench_paper.writers
-"""Maker of the functions that write the files, which the other tests replace."""
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
 MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
 SETS = {
@@ -39,18 +36,13 @@ def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tup
     return tuple(msgspec.structs.replace(SETS[name], prompts=SETS[name].prompts[:prompts]) for name in names)
 
 
-def write(report: PaperReport, folder: Path) -> list[Path]:
-    (folder / "main.md").write_text(f"{len(report.cells)} cells", encoding="utf-8")
-    return [folder / "main.md"]
-
-
 @pytest.fixture(autouse=True)
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
     monkeypatch.setattr(records, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
-    monkeypatch.setattr(prompts, "text_sets", text_sets)
-    monkeypatch.setattr(bench_paper, "writers", lambda: (write,))
-    monkeypatch.setattr(bench_paper, "on_terminal", lambda _: "THE TABLE\n")
+    monkeypatch.setattr(data_sets, "text_sets", text_sets)
+    monkeypatch.setattr(write, "find_spec", lambda _: None)  # drawing takes seconds
+    monkeypatch.setattr(bench_paper, "text", lambda *_: "THE TABLE\n")
 
 
 def run(*arguments: str) -> int:
@@ -93,11 +85,12 @@ def test_a_measurement_as_asked_for_is_written_and_printed_and_goes_on_where_it_
     assert run(*arguments) == 0
     captured = capsys.readouterr()
     assert captured.out == "THE TABLE\n"
-    assert f"wrote 2 files to {out}" in captured.err
-    assert sorted(path.name for path in out.iterdir()) == ["log.jsonl", "main.md", "report.json"]
-    report = msgspec.json.decode((out / "report.json").read_bytes(), type=PaperReport)
-    assert (report.complete, len(report.blocks)) == (True, 2)
-    assert {cell.lane for cell in report.cells} == {"ar", "linear K=4", "phase 3"}
+    assert re.search(rf"wrote \d+ files to {out}", captured.err)
+    names = ["log.jsonl", "report.json", "report.md", "tables", "tables.json"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    report = json.loads((out / "report.json").read_bytes())
+    assert (report["complete"], len(report["blocks"])) == (True, 2)
+    assert {cell["lane"] for cell in report["cells"]} == {"ar", "linear K=4", "phase 3"}
     measured = (out / "log.jsonl").read_bytes()
     request = json.loads(measured.splitlines()[0])["asked"]
     assert (request["stops_at_eos"], request["seed"], request["warm_up"]) == (True, 7, 3)
@@ -125,8 +118,8 @@ def test_an_interruption_reports_what_is_complete(
     assert (captured.out, kept.exists()) == (("THE TABLE\n", True) if prompt else ("", False))
     assert ("interrupted before everything was measured at least once" in captured.err) is (prompt == 0)
     if prompt:
-        report = msgspec.json.decode(kept.read_bytes(), type=PaperReport)
-        assert (report.complete, len(report.blocks)) == (False, 1)
+        report = json.loads(kept.read_bytes())
+        assert (report["complete"], len(report["blocks"])) == (False, 1)
 
 
 def test_more_tokens_than_fit_are_refused(
@@ -135,38 +128,3 @@ def test_more_tokens_than_fit_are_refused(
     arguments = [*MAIN, *models, "--output", str(tmp_path)]
     assert run(*arguments, "--max-new-tokens", "500") == 2
     assert "--max-new-tokens is 500, but the longest prompt leaves room for" in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_path: Path) -> None:
-    report: Any = {"is": "no report"}
-    (tmp_path / "report.json").mkdir()
-    with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
-        bench_paper.write_all(report, tmp_path, (write,))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
-
-
-def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(_report: PaperReport, _folder: Path) -> list[Path]:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("dynatui.lab.bench.paper.write.draw", failing)
-    with pytest.raises(ZeroDivisionError):
-        bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
-    assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_the_page_links_the_figures_that_were_drawn_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def drawing(_report: PaperReport, folder: Path) -> list[Path]:
-        folder.mkdir()
-        (folder / "speed.svg").write_text("<svg/>")
-        return [folder / "speed.svg"]
-
-    monkeypatch.setattr("dynatui.lab.bench.paper.write.draw", drawing)
-    bench_paper.write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, WRITERS())
-    assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
-    count = sum(path.is_file() for path in tmp_path.rglob("*"))
-    assert f"wrote {count} files to" in capsys.readouterr().err

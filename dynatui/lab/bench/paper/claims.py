@@ -1,29 +1,38 @@
-"""The paper's claims (`claims.csv`), the results of testing the claims here, and a table of the results."""
+"""The paper's claims (`claims.csv`), their tests on the measured texts, and a table of the verdicts.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+Every claim except losslessness is tested by a quotient of two lanes' results on the same prompts; only texts that equal
+the text of `ar` count. A claim holds if the quotient's entire confidence interval lies on the side of the limit that
+the claim requires, and does not hold if the entire interval lies on the other side. A claim against several rivals
+holds if it holds against every rival, and does not hold if it fails against any rival.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from operator import truediv
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
+import pandas as pd
 
-from decoder.analysis.interval import Interval, Verdict
-from dynatui.lab.bench.paper.claim_tests import (
-    MEMORY,
-    SPEED,
-    On,
-    Test,
-    against,
-    data_sets,
-    depth_over_breadth,
-    gain_by_length,
-    lossless,
-    memory,
-    spread,
-)
-from dynatui.lab.bench.paper.published import AR, DOUBTS, FIXED, HF, LINEAR, MOST, PHASE_2, lines_of, marks
-from dynatui.lab.bench.paper.report import PaperReport
+from decoder.analysis.interval import Interval, Verdict, compared_to_limit
+from dynatui.lab.bench.paper import published
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
+from dynatui.lab.bench.paper.report import SPEED, PaperReport, texts_of
+from dynatui.lab.bench.paper.tables import PAIRED_DRAWS
+from dynatui.lab.frame import by_prompt, mean, quotients, series, spread_quotient
 from dynatui.lab.tables.data import Cell, Column, Printed, Table
+
+FEWEST = 5
+"""Minimum number of prompts for a verdict; with fewer prompts, the confidence interval is not meaningful."""
+SPREAD_COVERAGE = 0.99
+"""Nominal coverage of the bootstrap interval for a quotient of standard deviations.
+
+With 5 to 19 normally distributed values, this interval contains the true quotient in 95 to 99 % of cases; an interval
+with a nominal coverage of 95 % contains it in only 88 to 94 % of cases.
+"""
+MEMORY = 1.035
+"""Limit of the memory quotient: below it, the claim of "about 3 % more memory" holds."""
 
 
 class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +46,13 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Title of the data set on which the claim is tested."""
     paper: float | None
     """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
-    doubt: str = ""
+    doubt: str
     """Reasons not to rely on the paper's quotient, if any."""
     here: Interval | None
     """Measured quotient with its confidence interval; None if it could not be measured."""
     limit: float
     """The quotient must be below this limit if `below` is set, and otherwise above this limit."""
-    below: bool = False
+    below: bool
     verdict: Verdict
     tested: str
     """Sentence that names the compared quantities and lanes."""
@@ -54,101 +63,243 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
         return self.name != "lossless"
 
 
-class PaperClaim(NamedTuple):
-    """Claim of the paper and its test; `paper` (the paper's quotient) and `doubt` are by data set."""
+class On(NamedTuple):
+    """One experiment `main`, on whose texts claims are tested."""
 
-    name: str
-    says: str
-    source: str
-    test: Test
-    paper: Mapping[str, float]
-    doubt: Mapping[str, str]
-    length: int
-    """Number of new tokens, T, to which the paper's quotient applies."""
+    report: PaperReport
+    experiment: PaperExperiment
+
+    @property
+    def request(self) -> PaperRequest:
+        return self.report.request
+
+    def same(self, place: int = -1) -> pd.DataFrame:
+        """Texts that equal the text of `ar`, cut to the length at `place` in the experiment's lengths."""
+        texts = texts_of(self.report, self.experiment, place)
+        return texts[texts.same]
+
+    def named(self, *names: str) -> list[str]:
+        """Lanes that repeat these rows of the paper's tables, without lanes whose text may differ by design."""
+        lanes = map(self.request.lane, self.experiment.lanes)
+        return [lane.name for lane in lanes if lane.paper_name in names and not lane.own_text]
+
+    def first(self, *names: str) -> list[str]:
+        """First lane for each of these rows of the paper's tables; empty if a row has no lane."""
+        found = [self.named(name)[:1] for name in names]
+        return [*chain.from_iterable(found)] if all(found) else []
+
+
+Result: TypeAlias = tuple[Interval | None, Verdict, str]
+"""`here`, `verdict` and `tested` of a `JudgedClaim`."""
+Test: TypeAlias = Callable[[On], Result | None]
+"""Function that tests a claim; it returns None if a required lane was not requested."""
+
+
+def judged(quotient: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
+    """Verdict on a quotient that must exceed `limit`, or stay below it if `below` is set."""
+    return "cannot tell" if prompts < FEWEST else compared_to_limit(quotient, limit, below=below)
+
+
+def lossless(on: On) -> Result:
+    lanes = [
+        lane.name
+        for lane in map(on.request.lane, on.experiment.lanes)
+        if not lane.own_text and lane.family not in ("hf", "ar")
+    ]
+    texts = texts_of(on.report, on.experiment)
+    every = texts[texts.lane.isin(lanes)]
+    compared = every[every.identical_to_ar.notna()]
+    different = compared[~compared.same]
+    beyond = different[~different.near_tie.eq(True)].lane.tolist()
+    equal = len(compared) - len(different)
+    parts = [f"{equal} of {len(compared)} texts of {len(lanes)} lanes equal the text of ar"]
+    if len(different) > len(beyond):
+        parts.append(f"texts whose first difference from ar's text is at a near tie: {len(different) - len(beyond)}")
+    if beyond:
+        counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
+        parts.append(f"texts that differ without a near tie: {', '.join(counts)}")
+    share = Interval(value=1 - len(different) / len(compared), low=None, high=None) if len(compared) else None
+    verdict: Verdict = (
+        "does not hold" if beyond else "holds" if len(compared) and equal == len(compared) else "cannot tell"
+    )
+    return share, verdict, f"{'; '.join(parts)}."
+
+
+def against(figure: str, name: str, *kinds: Sequence[str], less_is_better: bool = True) -> Test:
+    """Test of whether DynaTree is better than every rival; the quotient compares DynaTree with the best rival.
+
+    `kinds` are groups of rows of the paper's tables. The lanes of these rows are the rivals. If a group has no lane,
+    the claim is not tested.
+    """
+
+    def test(on: On) -> Result | None:
+        own, rivals = on.first(published.DYNATREE), [on.named(*names) for names in kinds]
+        if not own or not all(rivals):
+            return None
+        names = [*chain.from_iterable(rivals)]
+        pairs = {rival: (rival, own[0]) if less_is_better else (own[0], rival) for rival in names}
+        prompts = {rival: by_prompt(quotients(on.same(), *pair, figure)) for rival, pair in pairs.items()}
+        means = {rival: each for rival in names if (each := _mean(on, prompts[rival]))}
+        if not means:
+            text = f"both the text of {own[0]} and that of {' or '.join(names)} equal ar's text"
+            return None, "cannot tell", f"There is no prompt on which {text}."
+        verdicts = {rival: judged(each, len(prompts[rival])) for rival, each in means.items()}
+        better = [rival for rival, one in verdicts.items() if one == "does not hold"]
+        shown = better or list(means)
+        best = min(shown, key=lambda rival: means[rival].value)
+        which = f"rivals{f' that are better than {own[0]}' if better else ''}"
+        among = f", where {best} is the best of {len(shown)} {which}" if len(shown) > 1 else ""
+        tested = f"{name} of {' over that of '.join(pairs[best])}{among}, on {_count(prompts[best])}."
+        if better:
+            return means[best], "does not hold", tested
+        return means[best], "holds" if set(verdicts.values()) == {"holds"} else "cannot tell", tested
+
+    return test
+
+
+def memory(on: On) -> Result | None:
+    """Quotient of peak memories. On a CPU, the peak memory is that of the process, so there is no verdict."""
+    if not (pair := on.first(published.DYNATREE, published.AR)):
+        return None
+    (own, plain), on_gpu = pair, on.request.device.startswith("cuda")
+    where = "the GPU" if on_gpu else "the process (on a CPU, so not comparable with the memory of a GPU)"
+    what = f"Peak memory of {where} with both models loaded: {own} over {plain}"
+    here, verdict, tested = _of_quotients(on, quotients(on.same(), own, plain, "peak_mb"), what, MEMORY, below=True)
+    return here, verdict if on_gpu else "cannot tell", tested
+
+
+def gain_by_length(on: On) -> Result | None:
+    """For each prompt, the speed-up at the longest length is divided by the speed-up at the shortest length."""
+    lengths, pair = on.experiment.lengths, on.first(published.DYNATREE, published.AR)
+    if not pair or len(lengths) < 2:
+        return None
+    own, plain = pair
+    long, short = (by_prompt(quotients(on.same(place), own, plain, SPEED)) for place in (-1, 0))
+    tested = f"Tokens/s of {own} over {plain} at T={lengths[-1]}, divided by the same quotient at T={lengths[0]}"
+    return _of_quotients(on, (long / short).dropna(), tested)
+
+
+def depth_over_breadth(on: On) -> Result | None:
+    if not (lanes := on.first(published.FIXED_BACKBONE, published.PHASE_1, published.PHASE_2)):
+        return None
+    fixed, breadth, depth = lanes
+    by_depth, by_breadth = (
+        by_prompt(quotients(on.same(), *pair, SPEED)) for pair in ((depth, breadth), (breadth, fixed))
+    )
+    tested = f"Tokens/s of {depth} over {breadth}, divided by tokens/s of {breadth} over {fixed}"
+    return _of_quotients(on, (by_depth / by_breadth).dropna(), tested)
+
+
+def spread(on: On) -> Result | None:
+    if not (lanes := on.first(published.PHASE_2, published.DYNATREE)):
+        return None
+    without, with_it = (by_prompt(series(on.same(), SPEED, lane=lane)) for lane in lanes)
+    quotient = spread_quotient(without, with_it, on.request.seed, coverage=SPREAD_COVERAGE)
+    prompts = without.index.intersection(with_it.index)
+    tested = (
+        f"Standard deviation of tokens/s of {' over that of '.join(lanes)}, on {_count(prompts)}. "
+        f"The interval covers {SPREAD_COVERAGE:.0%}: with few prompts, an interval for 95 % would be too narrow."
+    )
+    return quotient, judged(quotient, len(prompts)), tested
+
+
+def _of_quotients(on: On, values: pd.Series, what: str, limit: float = 1.0, *, below: bool = False) -> Result:
+    quotient, prompts = _mean(on, values), by_prompt(values)
+    return quotient, judged(quotient, len(prompts), limit, below=below), f"{what}, on {_count(prompts)}."
+
+
+def _mean(on: On, values: pd.Series) -> Interval | None:
+    found = mean(values, on.request.seed, draws=PAIRED_DRAWS)
+    return found and msgspec.structs.replace(found, std=None)
+
+
+def _count(prompts: pd.Series | pd.Index) -> str:
+    few = ": too few to tell" if len(prompts) < FEWEST else ""
+    return f"{len(prompts)} prompt{'s' * (len(prompts) != 1)}{few}"
+
+
+def faster(*kinds: Sequence[str]) -> Test:
+    return against(SPEED, "Tokens/s", *kinds, less_is_better=False)
 
 
 TESTS: Mapping[str, Test] = {
     "lossless": lossless,
-    "lowest_tpot": against("tpot_ms", (AR,), LINEAR, FIXED),
-    "fewer_rounds": against("rounds", LINEAR, FIXED),
-    "beats_linear": against(SPEED, LINEAR),
-    "beats_fixed": against(SPEED, FIXED),
-    "beats_hf": against(SPEED, (HF,)),
-    "faster_than_ar": against(SPEED, (AR,)),
-    "lower_ttft": against("ttft_ms", (AR,)),
+    "lowest_tpot": against("tpot_ms", "Time per token", (published.AR,), published.LINEAR, published.FIXED),
+    "fewer_rounds": against("rounds", "Rounds", published.LINEAR, published.FIXED),
+    "beats_linear": faster(published.LINEAR),
+    "beats_fixed": faster(published.FIXED),
+    "beats_hf": faster((published.HF,)),
+    "faster_than_ar": faster((published.AR,)),
+    "lower_ttft": against("ttft_ms", "Time to the first tokens", (published.AR,)),
     "memory": memory,
     "gain_grows": gain_by_length,
     "depth_dominates": depth_over_breadth,
-    "history_gains": against(SPEED, (PHASE_2,)),
+    "history_gains": faster((published.PHASE_2,)),
     "history_stabilises": spread,
 }
-LIMITS = {"memory": (MEMORY, True)}
-"""(limit, whether the quotient must be below it) by claim; all other quotients must be above 1."""
+"""Tests of all claims in `claims.csv`. For some numbers of the claims' quotients, `published.csv` has numbers from a
+source that takes precedence.
+"""
 
 
-def _claim(line: Mapping[str, str]) -> PaperClaim:
-    """Claim in a line of `claims.csv`; doubts are separated by semicolons, and some are names in `DOUBTS`."""
-    doubts = {name: [DOUBTS.get(part, part) for part in line[f"doubt {name}"].split("; ")] for name in MOST}
-    return PaperClaim(
-        name=line["name"],
-        says=line["says"],
-        source=line["source"],
-        test=TESTS[line["name"]],
-        paper={name: _quotient(line[name]) for name in MOST if line[name]},
-        doubt={name: "; ".join(parts) for name, parts in doubts.items() if any(parts)},
-        length=int(line["length"]),
-    )
-
-
-def _quotient(text: str) -> float:
+def paper_quotient(text: str) -> float | None:
     """Value of a quotient of two numbers, such as "5.30/4.59", or of a quotient of two such quotients, " / "."""
-    return reduce(truediv, [reduce(truediv, map(float, part.split("/"))) for part in text.split(" / ")])
-
-
-CLAIMS = tuple(map(_claim, lines_of("claims.csv")))
-"""All claims. For some numbers of the quotients, `published.csv` has numbers from a source that takes precedence."""
+    return (
+        reduce(truediv, [reduce(truediv, map(float, part.split("/"))) for part in text.split(" / ")]) if text else None
+    )
 
 
 def claims(report: PaperReport) -> list[JudgedClaim]:
     """Claims on every data set of the main experiment; claims about lanes that were not measured are left out."""
-    return [] if left_out(report) else [claim for on in data_sets(report) for claim in _tested(on)]
+    measured = {block.experiment for block in report.blocks}
+    mains = [
+        On(report, each)
+        for number, each in enumerate(report.request.experiments)
+        if each.name == "main" and number in measured
+    ]
+    return [] if left_out(report) else [claim for on in mains for claim in _tested(on)]
 
 
 def left_out(report: PaperReport) -> str | None:
     """Reason why no claim is judged; None if claims are judged."""
-    if report.header.request.temperature == 0:
+    if report.request.temperature == 0:
         return None
     return "The paper's claims are about greedy decoding; here tokens were sampled, so no claim is judged."
 
 
 def _tested(on: On) -> Iterator[JudgedClaim]:
-    texts_of = on.request.text_set(on.experiment.data_set)
-    there = texts_of.stands_for or ""
-    for claim in CLAIMS:
-        if result := claim.test(on):
-            here, verdict, tested = result
-            other = f"at T={claim.length}" if claim.length != on.experiment.lengths[-1] else None
-            doubts = [doubt for doubt in (other, claim.doubt.get(there)) if doubt and there in claim.paper]
-            limit, below = LIMITS.get(claim.name, (1.0, False))
-            yield JudgedClaim(
-                name=claim.name,
-                says=claim.says,
-                source=claim.source,
-                data_set=texts_of.title,
-                paper=claim.paper.get(there),
-                doubt="; ".join(doubts),
-                here=here,
-                limit=limit,
-                below=below,
-                verdict=verdict,
-                tested=tested,
-            )
+    texts = on.request.text_set(on.experiment.data_set)
+    for line in published.lines_of("claims.csv"):
+        result = TESTS[line["name"]](on)
+        if result is None:
+            continue
+        here, verdict, tested = result
+        paper = paper_quotient(line.get(texts.stands_for or "", ""))
+        doubts: list[str] = []
+        if paper is not None:
+            other = f"at T={line['length']}" if line["length"] != str(on.experiment.lengths[-1]) else ""
+            known = [published.DOUBTS.get(part, part) for part in line[f"doubt {texts.stands_for}"].split("; ")]
+            doubts = [doubt for doubt in (other, *known) if doubt]
+        is_memory = line["name"] == "memory"
+        yield JudgedClaim(
+            name=line["name"],
+            says=line["says"],
+            source=line["source"],
+            data_set=texts.title,
+            paper=paper,
+            doubt="; ".join(doubts),
+            here=here,
+            limit=MEMORY if is_memory else 1.0,
+            below=is_memory,
+            verdict=verdict,
+            tested=tested,
+        )
 
 
 def claims_table(these: Iterable[JudgedClaim], notes: Sequence[str], why_none: str | None = None) -> Table:
     """Table of the claims; `why_none` is the reason why no claim is judged."""
     judged_claims = list(these)
-    known, explained = marks(claim.doubt for claim in judged_claims)
+    known, explained = published.marks(claim.doubt for claim in judged_claims)
 
     def row(claim: JudgedClaim) -> tuple[Cell, ...]:
         paper = claim.paper and Printed(value=claim.paper, source=claim.source, mark=known[claim.doubt])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, starmap
 from typing import Any
 
 import msgspec
@@ -14,7 +14,9 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
+from dynatui.lab.bench.paper.published import MOST, PG19
+from dynatui.lab.bench.paper.published import WIKITEXT as WIKITEXT_2
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
 from dynatui.lab.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 
@@ -39,8 +41,7 @@ def catalogue(*, sampled: bool) -> dict[str, PaperLane]:
 
     `sampled`: decoding is not greedy, so texts of transformers may differ, since it draws other random numbers.
     """
-    lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
-    return {lane.name: lane for lane in lanes}
+    return {lane.name: lane for lane in (*_of_the_engine(), *_of_transformers(sampled=sampled))}
 
 
 def fixed_grid(depths: Iterable[int], branchings: Iterable[int], taus: Iterable[float]) -> tuple[PaperLane, ...]:
@@ -96,29 +97,23 @@ def paper_depth(lane: PaperLane) -> int | None:
             return None
 
 
-def _chains_and_trees() -> Iterator[PaperLane]:
+def _of_the_engine() -> Iterator[PaperLane]:
     yield PaperLane(name=AR, method=AR, family=AR, parameters={}, paper_name="AR")
     for length in range(4, 9):
-        yield _own(f"linear K={length}", "linear", "linear", Linear(length), f"Linear K{length}")
+        yield _own(f"linear K={length}", "linear", Linear(length), f"Linear K{length}")
     for depth, branching, tau in ((5, 2, 0.05), (6, 2, 0.05), (7, 2, 0.05), (8, 3, 0.1)):
-        tree = Fixed(depth, branching, tau)
-        yield _own(f"fixed D{depth} B{branching}", "fixed", "fixed", tree, f"Fixed D{depth}B{branching}")
-    yield _own("no pruning", "fixed", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
+        yield _own(f"fixed D{depth} B{branching}", "fixed", Fixed(depth, branching, tau), f"Fixed D{depth}B{branching}")
+    yield _own("no pruning", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
     # without adaptive depth, d0 has no effect, but d0 must still be below d_max
     breadth = replace(PAPER, d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=False)
-    yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
-    yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
-    yield _own(DYNATREE, "dynatree", "dynatree", PAPER, "DynaTree")
-    yield _own(DEEPER, "dynatree", "dynatree", replace(PAPER, d_max=9))
-    yield _own("dynatree tuned", "dynatree", "dynatree", PRESETS["tuned"])
-    yield _own("alg1", "alg1", "alg1", PAPER)
-
-
-def _of_the_registry() -> Iterator[PaperLane]:
-    """Lanes of further methods with their default parameters, if they are registered."""
+    yield _own("phase 1", "dynatree", breadth, "Phase 1")
+    yield _own("phase 2", "dynatree", replace(PAPER, history=False), "Phase 2")
+    yield _own(DYNATREE, "dynatree", PAPER, "DynaTree")
+    yield _own(DEEPER, "dynatree", replace(PAPER, d_max=9))
+    yield _own("dynatree tuned", "dynatree", PRESETS["tuned"])
+    yield _own("alg1", "alg1", PAPER)
     for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
-        if (method := METHODS.get(name)) and method.own is not None:
-            yield _own(name, name, name, method.own, paper_name, own_text=method.same_until is not None)
+        yield _own(name, name, METHODS[name].own, paper_name, own_text=METHODS[name].same_until is not None)
 
 
 def _of_transformers(*, sampled: bool) -> Iterator[PaperLane]:
@@ -134,39 +129,28 @@ def _of_transformers(*, sampled: bool) -> Iterator[PaperLane]:
 
 def _varied(name: str, space: str, base: TunableParameters, **values: float) -> PaperLane:
     """Lane for one setting of a sweep: base parameters, with `values` in place of some of them."""
-    method = SPACES[space].method
-    return _own(name, method, method, SPACES[space].rules(base, values))
+    return _own(name, SPACES[space].method, SPACES[space].rules(base, values))
 
 
 def _own(
-    name: str,
-    method: str,
-    family: str,
-    rules: TunableParameters,
-    paper_name: str | None = None,
-    *,
-    own_text: bool = False,
+    name: str, method: str, rules: TunableParameters | None, paper_name: str | None = None, *, own_text: bool = False
 ) -> PaperLane:
     """Lane of a registered method; its parameters have JSON types, so that the lane equals its copy from a log."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))
     return PaperLane(
-        name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text
+        name=name, method=method, family=method, parameters=parameters, paper_name=paper_name, own_text=own_text
     )
 
 
 NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
-WIKITEXT, PG19 = "wikitext", "PG-19"
-"""`WIKITEXT`: name of the data set that all experiments except `main` use, if it is among the given data sets. `PG19`:
-the paper's name for its second data set.
-"""
-PG19_CHARACTERS = 1000
-"""The paper's maximum prompt length on PG-19, in characters."""
+WIKITEXT = "wikitext"
+"""Name of the data set that all experiments except `main` use, if it is among the given data sets."""
 ALL_LANES = (
     *(AR, "linear K=5", LINEAR, UNTUNED, "fixed D6 B2", "fixed D7 B2", FIXED, "no pruning", "phase 1", "phase 2"),
     *(DYNATREE, "dynatree tuned", "alg1", "bestfirst", "streaming", "auto", "generate dynamic", "generate static"),
     ASSISTANT,
 )
-"""Default lanes of the experiment `main`; lanes of methods that are not registered are left out."""
+"""Default lanes of the experiment `main`."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +169,6 @@ class Extent:
     most: int | None = None
     """Maximum prompt length, in `unit`; None selects the paper's limit, in characters."""
     unit: Unit = "characters"
-    usual_most: int = 800
     prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
     """Maximum prompt lengths that the experiment `prompt_length` compares, in characters."""
     by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
@@ -223,69 +206,54 @@ QUICK = Extent(
 """Extent for a trial run of a few minutes: all experiments and figures, but too few texts for conclusions."""
 
 
-@dataclass(frozen=True)
-class MeasurementPlan:
-    """Lanes and experiments of a measurement."""
-
-    lanes: tuple[PaperLane, ...]
-    experiments: tuple[PaperExperiment, ...]
-
-
 def require_names(extent: Extent) -> None:
-    """Raises ConfigError if an experiment or lane is unknown, or the number of prompts or tokens is below 1."""
+    """Raises ConfigError if an experiment or lane is unknown."""
     unknown = [name for name in extent.experiments if name not in NAMES]
     require(
         bool(extent.experiments) and not unknown,
         f"--experiments names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(NAMES)}",
     )
     _rows(extent.lanes or (), catalogue(sampled=False))
-    for flag, number in (("--prompts", extent.prompts), ("--max-new-tokens", extent.length)):
-        require(number >= 1, f"{flag} is {number}; give 1 or more")
 
 
-def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> MeasurementPlan:
-    """Plan of the experiments in `extent`; `text_sets` is not empty, and `sampled` says that decoding is not greedy."""
+def plan(
+    extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool
+) -> tuple[tuple[PaperLane, ...], tuple[PaperExperiment, ...]]:
+    """Lanes and experiments of a measurement; `text_sets` is not empty. `sampled`: decoding is not greedy."""
     require_names(extent)
     rows = catalogue(sampled=sampled)
     first = next((each for each in text_sets if each.name == WIKITEXT), text_sets[0])
     lengths = (*(length for length in extent.lengths if length < extent.length), extent.length)
-    of_main = _rows(extent.lanes or [name for name in extent.usual_lanes if name in rows], rows)
+    of_main = _rows(extent.lanes or extent.usual_lanes, rows)
     by_prompt_length = _rows(extent.lanes or extent.by_prompt_length, rows)
-    of_length = replace(extent, unit="characters")
     few = replace(extent, prompts=min(extent.prompts, extent.grid_prompts))
-    planned = {
-        "main": [_planned("main", extent, texts, _for_texts(texts, of_main, rows), lengths) for texts in text_sets],
-        "prompt_length": [
-            _planned("prompt_length", replace(of_length, most=most), first, by_prompt_length, lengths)
+    planned = [
+        *(("main", extent, texts, _for_texts(texts, of_main, rows), lengths) for texts in text_sets),
+        *(
+            ("prompt_length", replace(extent, unit="characters", most=most), first, by_prompt_length, lengths)
             for most in extent.prompt_lengths
-        ],
-        "sensitivity": [
-            _planned("sensitivity", extent, first, [rows[AR], rows[UNTUNED], *extent.varied], lengths[-1:])
-        ],
-        "fixed_trees": [_planned("fixed_trees", few, first, [rows[AR], *extent.grid], lengths)],
-    }
-    chosen = [each for name in NAMES if name in extent.experiments for each in planned[name]]
-    lanes = {lane.name: lane for each in chosen for lane in each.lanes}
-    return MeasurementPlan(
-        tuple(lanes.values()), tuple(experiment for each in chosen for experiment in each.experiments)
-    )
+        ),
+        ("sensitivity", extent, first, [rows[AR], rows[UNTUNED], *extent.varied], lengths[-1:]),
+        ("fixed_trees", few, first, [rows[AR], *extent.grid], lengths),
+    ]
+    chosen = [each for each in planned if each[0] in extent.experiments]
+    lanes = {lane.name: lane for _, _, _, those, _ in chosen for lane in those}
+    return tuple(lanes.values()), tuple(starmap(_experiment, chosen))
 
 
-def _planned(
+def _experiment(
     name: str, extent: Extent, texts: TextSet, lanes: Sequence[PaperLane], lengths: tuple[int, ...]
-) -> MeasurementPlan:
-    """One experiment with its lanes; results at all `lengths` come from the same texts."""
-    experiment = PaperExperiment(
+) -> PaperExperiment:
+    return PaperExperiment(
         name=name,
         data_set=texts.name,
-        most=extent.most or (PG19_CHARACTERS if texts.stands_for == PG19 else extent.usual_most),
+        most=extent.most or MOST.get(texts.stands_for or "", MOST[WIKITEXT_2]),
         unit=extent.unit,
         prompts=min(extent.prompts, len(texts.prompts)),
         lanes=tuple(lane.name for lane in lanes),
         lengths=lengths,
         repeats=extent.repeats,
     )
-    return MeasurementPlan(tuple(lanes), (experiment,))
 
 
 def _rows(names: Sequence[str], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
@@ -297,7 +265,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, PaperLane]) -> list[PaperLane
 
 def _for_texts(texts: TextSet, lanes: Sequence[PaperLane], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
     """Lanes for a data set. On PG-19, DynaTree also runs with D_max=9, as the authors did without reporting it."""
-    deepened = [
-        (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
-    ]
-    return list({lane.name: lane for these in deepened for lane in these}.values())
+    names = [lane.name for lane in lanes]
+    if DYNATREE in names and texts.stands_for == PG19:
+        names.insert(names.index(DYNATREE) + 1, DEEPER)
+    return [rows[name] for name in dict.fromkeys(names)]

@@ -26,10 +26,10 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
-from dynatui.lab.bench.paper.experiments import Extent, MeasurementPlan, plan, rules
+from dynatui.lab.bench.paper.experiments import Extent, plan, rules
 from dynatui.lab.bench.paper.records import (
     FORMAT,
     Header,
@@ -63,7 +63,8 @@ class OnPaper(OnPair):
     log: Path | None = None
     """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
 
-    def plan(self, extent: Extent) -> MeasurementPlan:
+    def planned(self, extent: Extent) -> tuple[tuple[PaperLane, ...], tuple[PaperExperiment, ...]]:
+        """Lanes and experiments."""
         return plan(extent, self.text_sets, sampled=self.temperature > 0)
 
 
@@ -81,12 +82,13 @@ class Prepared:
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     """Loaded models, opened log and encoded prompts; inside the context, other processes cannot write the log."""
-    experiments = job.plan(job.extent).experiments
+    _, experiments = job.planned(job.extent)
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
         made_folder(job.log.parent)  # an unusable folder must be reported before the slow loading of models
     with opened(job.log, FORMAT) as log:
-        engine = _engine(job, sampling, note)
+        engine = load_pair(**job.pair_options, report=note)
+        engine = (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
         pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
         prompts = tuple(
             [_encoded(pair, sets[each.data_set], each, number) for number in range(each.prompts)]
@@ -94,7 +96,19 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
         )
         longest = max(len(ids) for these in prompts for ids in these)
         extent = _fitting(job, pair.context - longest, note)
-        first = header(pair, _asked(job, pair, extent), log, longest + extent.length, note)
+        lanes, experiments = job.planned(extent)
+        request = PaperRequest(
+            **pair_names(pair),
+            seed=job.seed,
+            temperature=job.temperature,
+            top_p=job.top_p,
+            stops_at_eos=job.stops_at_eos,
+            warm_up=extent.warm_up,
+            text_sets=tuple(needed(texts, experiments) for texts in job.text_sets),
+            lanes=lanes,
+            experiments=experiments,
+        )
+        first = header(pair, request, log, longest + extent.length, note)
         yield Prepared(engine, log, first, prompts, extent.attempts)
 
 
@@ -109,17 +123,21 @@ def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Measures all blocks that are not in the log; after each turn, yields the decoded share of all new tokens.
+    """Measures all blocks that are not in the log; after each turn, yields the share of turns that are done.
 
     A block is written to the log before the progress of its last turn is yielded.
     """
-    request = ready.header.request
-    sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]
-    for number, experiment in enumerate(request.experiments):
+    experiments = ready.header.request.experiments
+    counts = [len(each.lanes) * (_warm_ups(ready, each) + each.prompts * each.repeats) for each in experiments]
+    for number, experiment in enumerate(experiments):
         for taken_turns, line in _experiment(ready, number, note):
-            decoded = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
-            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", decoded / sum(sizes))
+            share = (sum(counts[:number]) + taken_turns) / sum(counts)
+            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", share)
     yield Progress("measured", 1.0)
+
+
+def _warm_ups(ready: Prepared, experiment: PaperExperiment) -> int:
+    return min(ready.header.request.warm_up, experiment.prompts)
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
@@ -154,12 +172,6 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
         yield taken_turns, f"prompt {sample.prompt + 1} of {len(prompts)}"
 
 
-def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
-    """Number of turns of all lanes in an experiment, warm-up included."""
-    warm_up = min(request.warm_up, experiment.prompts)
-    return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
-
-
 def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> PromptResult:
     prompt = samples[0].prompt
     ids = ready.prompts[number][prompt]
@@ -173,11 +185,6 @@ def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> PromptRes
     )
 
 
-def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
-    engine = load_pair(**job.pair_options, report=note)
-    return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
-
-
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
     """Extent with texts of at most `room` tokens; if longer texts are requested and `must_fit` is set, raises
     ConfigError.
@@ -189,21 +196,6 @@ def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
         raise ConfigError(f"--max-new-tokens is {job.extent.length}, but {fits}; give {room} or less")
     note(f"{fits}; {room} tokens are decoded instead of {job.extent.length}")
     return replace(job.extent, length=room)
-
-
-def _asked(job: OnPaper, pair: Pair, extent: Extent) -> PaperRequest:
-    planned = job.plan(extent)
-    return PaperRequest(
-        **pair_names(pair),
-        seed=job.seed,
-        temperature=job.temperature,
-        top_p=job.top_p,
-        stops_at_eos=job.stops_at_eos,
-        warm_up=extent.warm_up,
-        text_sets=tuple(needed(texts, planned.experiments) for texts in job.text_sets),
-        lanes=planned.lanes,
-        experiments=planned.experiments,
-    )
 
 
 def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:

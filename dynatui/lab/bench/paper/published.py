@@ -6,11 +6,10 @@ has errors in the paper, the most important first. None of the numbers was measu
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from string import ascii_lowercase
-from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -31,25 +30,17 @@ FIXED_BACKBONE = "Fixed D5B2"
 """Fixed tree in the first row of the ablation; the later rows add rules to this tree."""
 FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 """Rows of fixed trees; in v1, these rows are labelled DynaTree."""
-
-GAIN, MEMORY_GAIN = "gain", "memory_gain"
-"""Figures that depend on two rows and are not in `LaneSummary.stats`, in %: gain in tokens/s over the ablation's fixed
-tree, and peak memory above the peak memory of AR.
-"""
 LOGS = "logs"
 """Source of numbers that are only in the authors' logs, and in no version of the paper."""
 
 
-def lines_of(name: str) -> Iterator[dict[str, str]]:
-    return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
+@cache
+def lines_of(name: str) -> tuple[dict[str, str], ...]:
+    return tuple(csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines()))
 
 
 DOUBTS: Mapping[str, str] = {line["name"]: line["says"] for line in lines_of("doubts.csv")}
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
-Key: TypeAlias = tuple[str, str, str, int, int]
-"""(row of a table of the paper or setting of a sweep, data set, figure, text length, maximum prompt length). The figure
-is a key of `LaneSummary.stats`, `GAIN` or `MEMORY_GAIN`.
-"""
 
 
 class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +52,10 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """The same number from another run of the authors; None if there is no other run."""
     length: int
     """Text length T, in new tokens."""
-    most: int
-    """Maximum prompt length L_max, in characters."""
     source: str
     """Version of the paper and its table or figure, or `LOGS`."""
-    doubt: str | None
-    """Reasons not to rely on the number; None if there are none."""
+    doubt: str
+    """Reasons not to rely on the number, if any."""
 
     def remark(self, usual_length: int | None) -> str:
         """Caveats: doubts, a source outside of the paper, and T if it differs from a given `usual_length`."""
@@ -75,26 +64,21 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(filter(None, (length, from_logs, self.doubt)))
 
 
-class Correction(NamedTuple):
-    """Error in the paper, and the text, code or log of the authors that shows it."""
-
-    says: str
-    source: str
-
-
 @cache
-def corrections() -> tuple[Correction, ...]:
-    return tuple(Correction(**line) for line in lines_of("corrections.csv"))
-
-
-@cache
-def numbers() -> Mapping[Key, PublishedNumber]:
-    return dict(map(_read, lines_of("published.csv")))
+def numbers() -> Mapping[tuple[str, ...], PublishedNumber]:
+    """Published numbers by (row of a table of the paper or setting of a sweep, data set, figure, T, L_max)."""
+    found = {}
+    for line in lines_of("published.csv"):
+        doubt = "; ".join(DOUBTS[name] for name in line["doubt"].split())
+        given = {name: value or None for name, value in line.items()} | {"doubt": doubt}
+        key = tuple(line[name] for name in ("row", "data_set", "figure", "length", "most"))
+        found[key] = msgspec.convert(given, PublishedNumber, strict=False)
+    return found
 
 
 def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:
     """Published number at exactly this setting, if any."""
-    return numbers().get((row or "", data_set or "", figure, length, most))
+    return numbers().get((row or "", data_set or "", figure, str(length), str(most)))
 
 
 def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
@@ -110,10 +94,3 @@ def marks(remarks: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     distinct = list(dict.fromkeys(filter(None, remarks)))
     known = dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False))
     return known | {"": ""}, tuple(f"[{mark}] {remark}." for remark, mark in known.items())
-
-
-def _read(line: Mapping[str, str]) -> tuple[Key, PublishedNumber]:
-    key = line["row"], line["data_set"], line["figure"], int(line["length"]), int(line["most"])
-    doubt = "; ".join(DOUBTS[name] for name in line["doubt"].split())
-    given = {name: value or None for name, value in line.items()} | {"doubt": doubt or None}
-    return key, msgspec.convert(given, PublishedNumber, strict=False)

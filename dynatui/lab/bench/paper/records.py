@@ -8,7 +8,7 @@ import msgspec
 
 from decoder.events import Figures
 from decoder.models.pair import Pair
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import repeated_costs, source_commit
 from dynatui.lab.bench.on_pair import Note, PairRequest
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now
@@ -146,14 +146,6 @@ def blocks_of(log: PaperLog) -> list[PromptResult]:
     return list(blocks.values())
 
 
-def has_text_of(figures: Figures, plain: Figures) -> bool:
-    """Whether a lane's text equals the text of plain decoding, in its tokens and its length.
-
-    If the text may differ by design, only the lengths are compared.
-    """
-    return figures.identical_to_ar is not False and figures.committed == plain.committed
-
-
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -170,30 +162,19 @@ def cost_curve(pair: Pair, tokens: int) -> CostCurve:
 
 
 def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
-    """Header of the log. A new log first gets a header, with times of forward passes after `tokens` tokens of text."""
+    """Header of the log. A new log first gets a header, with times of forward passes after `tokens` tokens of text.
+
+    If another commit or version of dynatui than the last one resumes the log, this is recorded.
+    """
     before, count = log.header, len(blocks_of(log))
     if before is not None:
         note(f"resuming: {count} blocks are measured already")
-    now = header_now(
-        log,
-        request,
-        pair.target.device,
-        lambda: cost_curve(pair, tokens),
-        note,
-        commit=source_commit(),
-        context=pair.context,
-    )
+    device, commit = pair.target.device, source_commit()
+    now = header_now(log, request, device, lambda: cost_curve(pair, tokens), note, commit=commit, context=pair.context)
     complete = count >= request.block_count
     first = log.begin(now, complete=complete)
-    if before and not complete:
-        _note_version(log, before, now)
+    version, known = now.machine.versions["dynatui"], (first.commit or None, first.machine.versions["dynatui"])
+    last = [known, *((each.commit, each.version) for each in log.of(Resumed))][-1]
+    if before and not complete and last != (commit or None, version):
+        log.add(Resumed(at=now.started_at, commit=commit or None, version=version))
     return first
-
-
-def _note_version(log: PaperLog, before: Header, now: Header) -> None:
-    """Records this commit and version of dynatui if they differ from those that the log recorded last."""
-    first, this = ((each.commit or None, each.machine.versions["dynatui"]) for each in (before, now))
-    last = [first, *((each.commit, each.version) for each in log.of(Resumed))][-1]
-    if this != last:
-        commit, version = this
-        log.add(Resumed(at=now.started_at, commit=commit, version=version))

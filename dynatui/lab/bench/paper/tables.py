@@ -3,8 +3,8 @@
 Speeds are means over texts that equal the text of `ar`. Rows with speeds state on how many prompts the text differs.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import structs
@@ -13,24 +13,21 @@ from decoder.analysis.interval import Interval
 from decoder.events import arithmetic
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.claim_tests import PAIRED_DRAWS, same_texts
-from dynatui.lab.bench.paper.published import (
-    FIXED_BACKBONE,
-    GAIN,
-    HARDWARE,
-    LENGTH,
-    MEMORY_GAIN,
-    PublishedNumber,
-    marks,
-)
-from dynatui.lab.bench.paper.report import PaperReport, Row, device, greatest, noise, rows
+from dynatui.lab.bench.paper.published import HARDWARE, LENGTH, PublishedNumber
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, PaperRequest
+from dynatui.lab.bench.paper.report import SPEED, PaperReport, Row, device, longest, noise, rows, texts_of
 from dynatui.lab.frame import mean, quotients
 from dynatui.lab.tables.data import Cell, Column, Printed, Table
+from dynatui.number_format import counted
 
-Taken: TypeAlias = Callable[[Row], Cell | PublishedNumber]
-Spec: TypeAlias = tuple[Column, Taken]
+PAIRED_DRAWS = 2000
+"""Number of bootstrap samples for a mean of quotients."""
+GAIN, GAIN_ABOVE, MEMORY_GAIN = "gain", "gain_above", "memory_gain"
+"""Figures that depend on two rows, in %: gain in tokens/s over the ablation's fixed tree and over the row above, and
+peak memory above the peak memory of AR.
+"""
 FIGURES: Mapping[str, tuple[str, int, float]] = {
-    "tokens_per_second": ("tokens/s", 1, 1),
+    SPEED: ("tokens/s", 1, 1),
     "speedup": (f"x {BASELINE}", 2, 1),
     "ttft_ms": ("TTFT ms", 1, 1),
     "tpot_ms": ("TPOT ms", 2, 1),
@@ -47,95 +44,85 @@ FIGURES: Mapping[str, tuple[str, int, float]] = {
     MEMORY_GAIN: (f"over {BASELINE} %", 2, 1),
     "kv_mb": ("keys, values MB", 1, 1),
     GAIN: ("over fixed %", 1, 1),
-    "gain_above": ("over row above %", 1, 1),
+    GAIN_ABOVE: ("over row above %", 1, 1),
 }
 """Column of each figure: title, digits after the decimal point, and factor of the values."""
-
-
-def _parameter(name: str, part: int | None = None) -> Callable[[Row], Cell]:
-    """Function that returns a parameter of a row's lane; `part` is the index into a parameter with several values."""
-
-    def take(row: Row) -> Cell:
-        value: Any = row.lane.parameters.get(name)
-        found: Cell = value if value is None or part is None else value[part]
-        return found
-
-    return take
+PARAMETERS: Mapping[str, tuple[int, Callable[[dict[str, Any]], Cell]]] = {
+    "D": (0, lambda given: given.get("depth")),
+    "B": (0, lambda given: given.get("branching")),
+    "tau": (2, lambda given: given.get("tau")),
+    "tau_h": (2, lambda given: given.get("tau_h")),
+    "tau_l": (2, lambda given: given.get("tau_l")),
+    "B_min": (0, lambda given: given["branching"][0]),
+    "B_max": (0, lambda given: given["branching"][2]),
+    "D0": (0, lambda given: given.get("d0")),
+    "D_max": (0, lambda given: given.get("d_max")),
+}
+"""Columns of a lane's parameters: digits after the decimal point, and function from the parameters to a cell."""
 
 
 def status(row: Row) -> str:
     """Text of a table cell: whether the lane's texts equal the texts of `ar`."""
     if row.lane.own_text:
         return "may differ by design"
-    different = row.cell.prompts - row.cell.same
-    return f"differs on {different} of {row.cell.prompts}" if different else f"{BASELINE}'s"
+    different = row.prompts - row.same
+    return f"differs on {different} of {row.prompts}" if different else f"{BASELINE}'s"
 
 
-OTHERS: Mapping[str, Spec] = {
-    "lane": (Column("lane"), lambda row: row.lane.name),
-    "text": (Column("text"), status),
-    "T": (Column("T", "number"), lambda row: row.cell.length),
-    "longest": (Column("longest", "number"), lambda row: row.cell.most),
-    "D": (Column("D", "number"), _parameter("depth")),
-    "B": (Column("B", "number"), _parameter("branching")),
-    "tau": (Column("tau", "number", 2), _parameter("tau")),
-    "tau_h": (Column("tau_h", "number", 2), _parameter("tau_h")),
-    "tau_l": (Column("tau_l", "number", 2), _parameter("tau_l")),
-    "B_min": (Column("B_min", "number"), _parameter("branching", 0)),
-    "B_max": (Column("B_max", "number"), _parameter("branching", 2)),
-    "D0": (Column("D0", "number"), _parameter("d0")),
-    "D_max": (Column("D_max", "number"), _parameter("d_max")),
-}
-"""Columns without a measured figure."""
 Chosen: TypeAlias = Callable[[PaperReport, list[Row]], list[Row]]
+Columns: TypeAlias = list[tuple[Column, list[Cell | PublishedNumber]]]
 
 
 def _longest(_: PaperReport, these: list[Row]) -> list[Row]:
-    return greatest(these, "length")
+    return longest(these)
 
 
 def _of_method(method: str) -> Chosen:
-    return lambda report, these: [row for row in _longest(report, these) if row.lane.method == method]
+    return lambda _, these: [row for row in longest(these) if row.lane.method == method]
 
 
 def _beside_the_paper(_: PaperReport, these: list[Row]) -> list[Row]:
     return [row for row in these if row.lane.paper_name or row.lane.family == "auto"]
 
 
-def _with_memory(report: PaperReport, these: list[Row]) -> list[Row]:
-    """Rows at the greatest text length, with `MEMORY_GAIN`: peak memory above the peak memory of `ar`, in %."""
-    shown = _longest(report, these)
-    peaks = {row.lane.name: row.cell.stats["peak_mb"].value for row in shown if "peak_mb" in row.cell.stats}
-    if BASELINE not in peaks:
-        return shown
-    more = {name: 100 * (peak / peaks[BASELINE] - 1) for name, peak in peaks.items()}
-    return [row._replace(more={MEMORY_GAIN: more.get(row.lane.name)}) for row in shown]
+def _with(row: Row, **gains: Interval | None) -> Row:
+    return replace(row, stats={**row.stats, **{name: gain for name, gain in gains.items() if gain}})
+
+
+def _with_memory(_: PaperReport, these: list[Row]) -> list[Row]:
+    """Rows at the greatest text length, with `MEMORY_GAIN`."""
+    shown = longest(these)
+    base = next((row.stats.get("peak_mb") for row in shown if row.lane.name == BASELINE), None)
+
+    def gain(row: Row) -> Interval | None:
+        peak = row.stats.get("peak_mb")
+        return base and peak and Interval(value=100 * (peak.value / base.value - 1), low=None, high=None)
+
+    return [_with(row, memory_gain=gain(row)) for row in shown]
 
 
 def _ablation(report: PaperReport, these: list[Row]) -> list[Row]:
     """Steps of the ablation, from the fixed tree to DynaTree, with gains in tokens/s; empty without the fixed tree."""
-    by_name = {row.lane.paper_name: row for row in reversed(_longest(report, these))}
-    names = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
+    by_name = {row.lane.paper_name: row for row in reversed(longest(these))}
+    names = (published.FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
     steps = [by_name[name] for name in names if name in by_name]
-    if FIXED_BACKBONE not in by_name or len(steps) < 2:
+    if published.FIXED_BACKBONE not in by_name or len(steps) < 2:
         return []
-    texts = same_texts(report, steps[0].experiment)
+    texts = texts_of(report, steps[0].experiment)
 
     def gain(row: Row, base: Row) -> Interval | None:
-        over = quotients(texts, row.lane.name, base.lane.name, "tokens_per_second")
-        found = None if row is base else mean(over, report.header.request.seed, draws=PAIRED_DRAWS)
-        return found and _less(found.times(100), 100)
+        over = quotients(texts[texts.same], row.lane.name, base.lane.name, SPEED)
+        found = None if row is base else mean(over, report.request.seed, draws=PAIRED_DRAWS)
+        if found is None:
+            return None
+        ends = {name: end and end * 100 - 100 for name, end in (("low", found.low), ("high", found.high))}
+        return Interval(value=found.value * 100 - 100, std=found.std and found.std * 100, **ends)
 
     above = [steps[0], *steps]
     return [
-        row._replace(more={GAIN: gain(row, steps[0]), "gain_above": gain(row, before)})
+        _with(row, gain=gain(row, steps[0]), gain_above=gain(row, before))
         for row, before in zip(steps, above, strict=False)
     ]
-
-
-def _less(interval: Interval, by: float) -> Interval:
-    low, high = (None if end is None else end - by for end in (interval.low, interval.high))
-    return structs.replace(interval, value=interval.value - by, low=low, high=high)
 
 
 class Sheet(NamedTuple):
@@ -145,7 +132,9 @@ class Sheet(NamedTuple):
     title: str
     what: str
     columns: str
-    """Keys of `FIGURES` and `OTHERS`; `paper` and `paper_rounded` are the paper's numbers of the preceding figure."""
+    """Keys of `FIGURES` and `PARAMETERS`, `lane`, `text`, `T` and `longest`; `paper` and `paper_rounded` are the
+    paper's numbers of the preceding figure.
+    """
     notes: tuple[str, ...] = ()
     experiment: str = "main"
     exact: bool = False
@@ -239,108 +228,132 @@ SWEEPS = (
 
 def tables(report: PaperReport) -> list[Table]:
     """All tables that are not empty, in the paper's order."""
-    mains = [each.data_set for each in report.header.request.experiments if each.name == "main"]
+    mains = [each.data_set for each in report.request.experiments if each.name == "main"]
     return [
         *(table for sheet in OF_DATA_SETS for data_set in mains for table in _filled(report, sheet, data_set)),
-        *_data_sets(report),
+        *_data_sets(report, mains),
         *(table for sheet in SWEEPS for table in _filled(report, sheet)),
     ]
 
 
 def conditions(report: PaperReport) -> tuple[str, ...]:
     """Notes: device and models of this run and of the paper's runs, disturbances, and whether the run is complete."""
-    request = report.header.request
+    request = report.request
     return (
         f"Here: {device(report)}, {request.target} with {request.draft}, "
-        f"{arithmetic(request.dtype, request.draft_dtype)}. "
-        f"Paper: {HARDWARE}.",
+        f"{arithmetic(request.dtype, request.draft_dtype)}. Paper: {HARDWARE}.",
         f"Noise: {noise(report)}.",
         *["INTERRUPTED: a part of the requested measurement is missing."] * (not report.complete),
     )
+
+
+def paper_row(experiment: str, lane: PaperLane) -> str | None:
+    """Row of the paper's tables, or setting of one of its sweeps, that a lane repeats; None if there is none.
+
+    The sweep is taken from the lane's name, since some settings belong to several sweeps.
+    """
+    given = lane.parameters
+    if experiment == "fixed_trees" and lane.method == "fixed":
+        return f"Fixed D={given['depth']} B={given['branching']} tau={given['tau']:g}"
+    if experiment != "sensitivity" or lane.method != "dynatree":
+        return lane.paper_name
+    if lane.name.startswith("branching"):
+        return f"B_min={given['branching'][0]} B_max={given['branching'][2]}"
+    if lane.name.startswith("d0"):
+        return f"D0={given['d0']:g} D_max={given['d_max']}"
+    return f"tau_h={given['tau_h']:g} tau_l={given['tau_l']:g}"
 
 
 def _filled(report: PaperReport, sheet: Sheet, data_set: str | None = None) -> Iterator[Table]:
     shown = sheet.chosen(report, rows(report, sheet.experiment, data_set))
     if not shown:
         return
-    of_main, (_, _, experiment, text_set, _) = sheet.experiment == "main", shown[0]
+    of_main, experiment, text_set = sheet.experiment == "main", shown[0].experiment, shown[0].text_set
     length = experiment.lengths[-1]
-    where = "of the GPU" if report.header.request.device.startswith("cuda") else "of the process, on a CPU"
+    where = "of the GPU" if report.request.device.startswith("cuda") else "of the process, on a CPU"
     other = _other_setting(shown[0]) if of_main and not sheet.exact else ()
     prompts = f", prompts of at most {experiment.most} {experiment.unit}" if of_main else ""
     yield from _table(
-        f"{sheet.name}_{experiment.data_set.replace('/', '_')}" if of_main else sheet.name,
+        f"{sheet.name}_{text_set.name.replace('/', '_')}" if of_main else sheet.name,
         f"{sheet.title}: {text_set.title}, T={length}{prompts}",
         sheet.what.format(memory=where, unit=experiment.unit),
-        shown,
-        _specs(sheet.columns, exact=sheet.exact),
+        list(_columns(sheet.columns, shown, exact=sheet.exact)),
         notes=(*sheet.notes, *other, *conditions(report)),
         usual_length=None if sheet.exact else LENGTH if of_main else length,
     )
 
 
-def _specs(columns: str, *, exact: bool = False) -> Iterator[Spec]:
-    figure, digits, scale = "", 0, 1.0
-    for name in columns.split():
-        if name in OTHERS:
-            yield OTHERS[name]
-        elif name in ("paper", "paper_rounded"):
-            shown = 0 if name == "paper_rounded" else digits
-            yield Column("paper", "paper", shown), partial(_published, figure, scale, exact)
+def _columns(
+    keys: str, shown: Sequence[Row], *, exact: bool = False
+) -> Iterator[tuple[Column, list[Cell | PublishedNumber]]]:
+    figure, digits, factor = "", 0, 1.0
+    for key in keys.split():
+        if key in FIGURES:
+            figure, (title, digits, factor) = key, FIGURES[key]
+            column = Column(title, "number" if key == MEMORY_GAIN else "measured", digits)
+            yield column, [_measured(row, figure, factor) for row in shown]
+        elif key in ("paper", "paper_rounded"):
+            column = Column("paper", "paper", 0 if key == "paper_rounded" else digits)
+            yield column, [_published(row, figure, factor, exact=exact) for row in shown]
+        elif key in PARAMETERS:
+            digits, taken = PARAMETERS[key]
+            yield Column(key, "number", digits), [taken(row.lane.parameters) for row in shown]
+        elif key in ("T", "longest"):
+            yield Column(key, "number"), [row.length if key == "T" else row.most for row in shown]
         else:
-            figure, (title, digits, scale) = name, FIGURES[name]
-            column = Column(title, "number" if name == MEMORY_GAIN else "measured", digits)
-            yield column, partial(_measured, figure, scale)
+            yield Column(key), [row.lane.name if key == "lane" else status(row) for row in shown]
 
 
-def _measured(figure: str, scale: float, row: Row) -> Cell:
-    value = row.cell.stats.get(figure, row.more.get(figure))
-    return value.times(scale) if isinstance(value, Interval) and scale != 1 else value
+def _measured(row: Row, figure: str, factor: float) -> Cell:
+    stat = row.stats.get(figure)
+    if stat and figure == MEMORY_GAIN:
+        return stat.value
+    return stat.times(factor) if stat and factor != 1 else stat
 
 
-def _published(figure: str, scale: float, exact: bool, row: Row) -> PublishedNumber | None:  # noqa: FBT001 - partial
-    number = row.paper(figure, exact=exact)
-    if number is None or scale == 1:
+def _published(row: Row, figure: str, factor: float, *, exact: bool) -> PublishedNumber | None:
+    """The paper's number for a lane: if `exact`, at the row's T and L_max; otherwise, at the setting of the paper's
+    main results. None if the paper has no such number.
+    """
+    name, data_set = paper_row(row.experiment.name, row.lane), row.text_set.stands_for
+    if not exact:
+        number = published.usual(name, data_set, figure)
+    else:
+        in_characters = row.experiment.unit == "characters"
+        number = published.at(name, data_set, figure, row.length, row.most) if in_characters else None
+    if number is None or factor == 1:
         return number
-    std, again = (None if one is None else one * scale for one in (number.std, number.again))
-    return structs.replace(number, value=number.value * scale, std=std, again=again)
+    std, again = (None if one is None else one * factor for one in (number.std, number.again))
+    return structs.replace(number, value=number.value * factor, std=std, again=again)
 
 
 def _table(
-    name: str,
-    title: str,
-    what: str,
-    shown: Sequence[Row],
-    specs: Iterable[Spec],
-    *,
-    notes: Sequence[str],
-    usual_length: int | None,
+    name: str, title: str, what: str, columns: Columns, *, notes: Sequence[str], usual_length: int | None
 ) -> Iterator[Table]:
     """Yields the table without empty columns; yields nothing if all columns are empty.
 
     A note states T for numbers of the paper with a text length other than `usual_length`; if `usual_length` is None,
     there are no such notes, since every number has the T of its row.
     """
-    taken = [(column, [take(row) for row in shown]) for column, take in specs]
-    taken = [(column, cells) for column, cells in taken if any(cell is not None for cell in cells)]
-    if not taken:
+    columns = [(column, cells) for column, cells in columns if any(cell is not None for cell in cells)]
+    if not columns:
         return
-    cells = [*zip(*(column for _, column in taken), strict=True)]
+    cells = [*zip(*(each for _, each in columns), strict=True)]
     numbers = [cell for row in cells for cell in row if isinstance(cell, PublishedNumber)]
-    known, explained = marks(number.remark(usual_length) for number in numbers)
+    marks, explained = published.marks(number.remark(usual_length) for number in numbers)
     sources = sorted({number.source for number in numbers})
 
     def printed(cell: Cell | PublishedNumber) -> Cell:
         if not isinstance(cell, PublishedNumber):
             return cell
-        mark = known[cell.remark(usual_length)]
+        mark = marks[cell.remark(usual_length)]
         return Printed(value=cell.value, std=cell.std, again=cell.again, source=cell.source, mark=mark)
 
     yield Table(
         name=name,
         title=title,
         what=what,
-        columns=tuple(column for column, _ in taken),
+        columns=tuple(column for column, _ in columns),
         rows=tuple(tuple(map(printed, row)) for row in cells),
         notes=(
             *[f"Paper: {', '.join(sources)}."] * bool(sources),
@@ -360,32 +373,91 @@ def _other_setting(first: Row) -> tuple[str, ...]:
     return (f"The paper's numbers: {stands_for}, T={LENGTH}, prompts of at most {most} characters.",)
 
 
-def _data_sets(report: PaperReport) -> Iterator[Table]:
-    names = dict.fromkeys(row.cell.data_set for row in rows(report, "main"))
-    by_set = {name: {row.lane.name: row for row in greatest(rows(report, "main", name), "length")} for name in names}
+def _data_sets(report: PaperReport, mains: Sequence[str]) -> Iterator[Table]:
+    """Speed-ups of all lanes on all data sets, if there are several."""
+    by_set = [found for name in mains if (found := longest(rows(report, "main", name)))]
     if len(by_set) < 2:
         return
-    every = {name: row for each in by_set.values() for name, row in each.items()}
-    firsts = [next(iter(each.values())) for each in by_set.values()]
-
-    def in_set(name: str, take: Taken) -> Taken:
-        return lambda row: take(by_set[name][row.lane.name]) if row.lane.name in by_set[name] else None
-
-    specs: list[Spec] = [OTHERS["lane"]]
-    for first in firsts:
-        for column, take in _specs("speedup paper"):
-            titled = structs.replace(column, title=f"{first.text_set.title}: {column.title}")
-            specs.append((titled, in_set(first.cell.data_set, take)))
-    texts = {
-        lane: " / ".join(dict.fromkeys(status(each[lane]) for each in by_set.values() if lane in each))
-        for lane in every
-    }
+    texts: dict[str, list[str]] = {}
+    for row in (row for found in by_set for row in found):
+        texts.setdefault(row.lane.name, []).append(status(row))
+    columns: Columns = [(Column("lane"), list(texts))]
+    for found in by_set:
+        names = [row.lane.name for row in found]
+        for column, cells in _columns("speedup paper", found):
+            by_lane = dict(zip(names, cells, strict=True))
+            titled = structs.replace(column, title=f"{found[0].text_set.title}: {column.title}")
+            columns.append((titled, [by_lane.get(lane) for lane in texts]))
+    columns.append((Column("text"), [" / ".join(dict.fromkeys(each)) for each in texts.values()]))
+    notes = dict.fromkeys(note for found in by_set for note in _other_setting(found[0]))
     yield from _table(
         "data_sets",
         f"Data sets: speed relative to {BASELINE}",
         "Speed relative to plain decoding of the same prompts, by data set.",
-        list(every.values()),
-        [*specs, (Column("text"), lambda row: texts[row.lane.name])],
-        notes=(*dict.fromkeys(note for first in firsts for note in _other_setting(first)), *conditions(report)),
+        columns,
+        notes=(*notes, *conditions(report)),
         usual_length=LENGTH,
+    )
+
+
+AUTHORS = {
+    "target": "Pythia-2.8B",
+    "draft": "Pythia-70M",
+    "device": "one NVIDIA A100",
+    "arithmetic": "float16",
+    "decoding": "greedy",
+    "end of text": "ignored",
+    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000 characters",
+    "warm-up": "2 prompts",
+    "order": "one method after the other, each method in its own run",
+    "versions": "torch 2.0 or later, transformers 4.38 or later",
+}
+"""Setup of the paper's authors, by name of the table row."""
+
+
+def setup(report: PaperReport) -> Table:
+    return Table(
+        name="setup",
+        title="Setup",
+        what="Setup of this measurement and of the paper's authors.",
+        columns=(Column(""), Column("here"), Column("paper")),
+        rows=tuple((name, here, AUTHORS.get(name)) for name, here in _setup_rows(report)),
+    )
+
+
+def _setup_rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
+    header, request = report.header, report.request
+    yield "target", request.target
+    yield "draft", request.draft
+    yield "device", device(report)
+    yield "arithmetic", arithmetic(request.dtype, request.draft_dtype)
+    yield (
+        "decoding",
+        "greedy" if request.temperature == 0 else f"temperature {request.temperature:g}, top-p {request.top_p:g}",
+    )
+    yield "end of text", "ends a text" if request.stops_at_eos else "ignored"
+    for name in dict.fromkeys(experiment.name for experiment in request.experiments):
+        yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
+    yield "warm-up", counted(request.warm_up, "prompt")
+    yield "order", "all lanes take turns on each prompt, in one process"
+    yield "seed", str(request.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
+    yield "commit", header.commit or None
+    yield "begun", header.started_at
+    yield from (
+        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
+    )
+    yield "noise", noise(report)
+    measured = {turn.lane for block in report.blocks for turn in block.turns}
+    asked = dict.fromkeys(name for experiment in request.experiments for name in experiment.lanes)
+    if report.complete and (failed := [name for name in asked if name not in measured]):
+        yield "left out", f"{', '.join(failed)}: could not decode here"
+    yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
+
+
+def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:
+    repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
+    return (
+        f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
+        f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
     )

@@ -11,7 +11,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
 from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
-from dynatui.lab.bench.data_sets.sources import FILE, first_turns
+from dynatui.lab.bench.data_sets import FILE, first_turns
 from dynatui.lab.bench.on_pair import PairRequest
 
 PATH_VERIFIERS = ("naive", "block")

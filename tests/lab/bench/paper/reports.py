@@ -1,7 +1,7 @@
 """Made-up first lines, blocks and reports of measurements: every number follows from a few constants of this module."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.experiments import catalogue, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.records import (
     SCHEMA,
@@ -20,8 +20,9 @@ from dynatui.lab.bench.paper.records import (
     PaperLane,
     PaperRequest,
     PromptResult,
+    Resumed,
 )
-from dynatui.lab.bench.paper.report import LaneSummary, PaperReport, report
+from dynatui.lab.bench.paper.report import PaperReport, Row, report
 from tests.lab.bench.makers import MACHINE, PAIR
 
 LENGTHS = (100, 200, 500, 1000, 1500)
@@ -135,9 +136,16 @@ def header(**changes: Any) -> Header:
     )
 
 
-def block(prompt: int) -> PromptResult:
-    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
-    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))
+def block(
+    prompt: int, turns: Mapping[str, Sequence[Figures]] | None = None, experiment: int = 0, repeat: int = 0
+) -> PromptResult:
+    """A block of these figures by lane; one round of ar if no figures are given."""
+    shown = turns or {"ar": (Figures(rounds=4, committed=4),)}
+    results = tuple(
+        LaneResult(lane=name, at=tuple(at), kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
+        for name, at in shown.items()
+    )
+    return PromptResult(experiment=experiment, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=results, load=0.7)
 
 
 def paper_report(
@@ -146,7 +154,7 @@ def paper_report(
     different: Collection[tuple[str, int]] = (),
     near_ties: Collection[tuple[str, int]] = (),
     slower: Mapping[str, float] = MappingProxyType({}),
-    **changes: Any,
+    resumed: Sequence[Resumed] = (),
 ) -> PaperReport:
     """A report of a request, by default of all experiments.
 
@@ -155,46 +163,34 @@ def paper_report(
         different: (lane, prompt) pairs whose texts differ from the text of ar from the tenth token on.
         near_ties: Pairs of `different` whose first difference is a near tie.
         slower: Factor on the round times of a lane, by lane.
-        changes: Replaced fields of `PaperReport`.
+        resumed: Records of resumptions.
     """
     those = request() if those is None else those
 
-    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
-        found = tuple(_figures(name, experiment, prompt, new, slower.get(name, 1.0)) for new in experiment.lengths)
-        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
-
-    def parted(block: PromptResult, turn: LaneResult) -> dict[str, Any]:
-        place = turn.lane, block.prompt
-        told = {"identical_to_ar": False, "first_difference": 10, "near_tie": place in near_ties}
-        return told if place in different else {}
+    def at(name: str, experiment: PaperExperiment, prompt: int) -> list[Figures]:
+        told = {"identical_to_ar": False, "first_difference": 10, "near_tie": (name, prompt) in near_ties}
+        changes = told if (name, prompt) in different else {}
+        found = [_figures(name, experiment, prompt, new, slower.get(name, 1.0)) for new in experiment.lengths]
+        return [structs.replace(each, **changes) for each in found]
 
     blocks = [
-        PromptResult(
-            experiment=number,
-            prompt=prompt,
-            repeat=repeat,
-            prompt_tokens=200,
-            turns=tuple(turn(name, experiment, prompt) for name in experiment.lanes),
-        )
+        block(prompt, {name: at(name, experiment, prompt) for name in experiment.lanes}, number, repeat)
         for number, experiment in enumerate(those.experiments)
         for prompt in range(experiment.prompts)
         for repeat in range(experiment.repeats)
     ]
-    first = structs.replace(header(), commit="0123456789ab", request=those)
-    return structs.replace(_reported(first, blocks, parted), **{"load_after": 0.7, "complete": True} | changes)
+    return report(structs.replace(header(), commit="0123456789ab", request=those), blocks, resumed)
 
 
-def cell_of(
-    report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int
-) -> LaneSummary:
-    """Cell with these names; of several, the one with the greatest text length, then the greatest prompt length."""
-    cells = [
-        cell
-        for cell in report.cells
-        if (cell.experiment, cell.data_set, cell.lane) == (experiment, data_set, lane)
-        and all(getattr(cell, name) == value for name, value in which.items())
+def row_of(report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int) -> Row:
+    """Row with these names; of several, the one with the greatest text length, then the greatest prompt length."""
+    found = [
+        row
+        for row in report.rows
+        if (row.experiment.name, row.text_set.name, row.lane.name) == (experiment, data_set, lane)
+        and all(getattr(row, name) == value for name, value in which.items())
     ]
-    return max(cells, key=lambda cell: (cell.length, cell.most))
+    return max(found, key=lambda row: (row.length, row.most))
 
 
 Change: TypeAlias = Callable[[PromptResult, LaneResult], dict[str, Any] | None]
@@ -202,21 +198,25 @@ Change: TypeAlias = Callable[[PromptResult, LaneResult], dict[str, Any] | None]
 
 
 def altered(whole: PaperReport, change: Change) -> PaperReport:
-    return _reported(whole.header, whole.blocks, change)
+    def changed(block: PromptResult) -> PromptResult:
+        known = [(turn, changes) for turn in block.turns if (changes := change(block, turn)) is not None]
+        turns = (
+            structs.replace(turn, at=tuple(structs.replace(each, **changes) for each in turn.at))
+            for turn, changes in known
+        )
+        return structs.replace(block, turns=tuple(turns))
 
-
-def _reported(first: Header, blocks: Iterable[PromptResult], change: Change) -> PaperReport:
-    def turns(block: PromptResult) -> Iterator[LaneResult]:
-        for turn in block.turns:
-            if (changes := change(block, turn)) is not None:
-                yield structs.replace(turn, at=tuple(structs.replace(each, **changes) for each in turn.at))
-
-    return report(first, [structs.replace(block, turns=tuple(turns(block))) for block in blocks])
+    return report(whole.header, list(map(changed, whole.blocks)), whole.resumed)
 
 
 def left_out(whole: PaperReport, lane: str, prompts: Collection[int]) -> PaperReport:
     """The report without a lane's turns on these prompts."""
     return altered(whole, lambda block, turn: None if turn.lane == lane and block.prompt in prompts else {})
+
+
+def interrupted(whole: PaperReport) -> PaperReport:
+    """The report without its last block."""
+    return report(whole.header, whole.blocks[:-1], whole.resumed)
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:

@@ -6,10 +6,12 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.tables import tables
+from dynatui.lab.bench.paper import published
+from dynatui.lab.bench.paper.records import Resumed
+from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, PaperReport, report
+from dynatui.lab.bench.paper.tables import GAIN, MEMORY_GAIN, setup, tables
 from dynatui.lab.tables.data import Cell, Printed, Table, lines
-from tests.lab.bench.paper.reports import paper_report, request
+from tests.lab.bench.paper.reports import interrupted, left_out, paper_report, request
 
 
 def by_name(report: PaperReport) -> dict[str, Table]:
@@ -107,6 +109,7 @@ def test_settings_of_sweeps_are_found_by_their_parameters(usual: dict[str, Table
     assert trees[8, 3, 0.1] == Printed(value=228, source="v4 figure 7", mark="a")
     varied: dict[Any, Any] = {cells[:6]: cells[7] for cells in usual["sensitivity"].rows}
     assert (varied[0.8, 0.4, 1, 3, 8, 12].value, varied[0.8, 0.4, 2, 3, 5, 8].value) == (256, 204.7)
+    assert varied[0.9, 0.5, 1, 3, 5, 8].value == 217
 
 
 def test_data_sets_stand_side_by_side_where_there_are_two(usual: dict[str, Table]) -> None:
@@ -117,9 +120,27 @@ def test_data_sets_stand_side_by_side_where_there_are_two(usual: dict[str, Table
 
 
 def test_an_interrupted_measurement_says_so_and_nothing_measured_is_no_table() -> None:
-    for table in tables(paper_report(request(prompts=2), complete=False)):
+    part = interrupted(paper_report(request(prompts=2)))
+    for table in tables(part):
         assert any(note.startswith("INTERRUPTED") for note in table.notes)
-    assert tables(paper_report(blocks=[], cells=[])) == []
+    assert tables(report(part.header, [])) == []
+
+
+def test_the_setup_names_the_commits_that_went_on_and_lanes_that_could_not_decode() -> None:
+    def found(name: str, report: PaperReport) -> list[Cell]:
+        return [row[1] for row in setup(report).rows if row[0] == name]
+
+    few = request(prompts=2, sets=("wikitext",))
+    whole = paper_report(few)
+    assert found("left out", left_out(whole, "alg1", range(2))) == ["alg1: could not decode here"]
+    assert found("left out", whole) == found("resumed", whole) == []
+    resumed = [
+        Resumed(at=f"2026-01-0{day}T00:00:00Z", commit=commit, version="1") for day, commit in ((2, "abc"), (3, None))
+    ]
+    assert found("resumed", paper_report(few, resumed=resumed)) == [
+        "2026-01-02T00:00:00Z, dynatui 1, commit abc",
+        "2026-01-03T00:00:00Z, dynatui 1, commit unknown",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -137,3 +158,32 @@ def test_an_interrupted_measurement_says_so_and_nothing_measured_is_no_table() -
 )
 def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str, ...]) -> None:
     assert lines(cell, 2) == text
+
+
+def test_the_numbers_are_those_of_the_latest_version_that_has_them() -> None:
+    found: Any = published.at("DynaTree", "WikiText-2", "tokens_per_second", 1500, 800)
+    assert (found.value, found.std, found.again, found.source, found.doubt) == (219.5, 22.2, 220.1, "v4 table 1", "")
+    found = published.usual("HF assisted", "WikiText-2", "tokens_per_second")
+    assert (found.value, found.again, found.length) == (161.9, 209.8, 500)
+    found = published.usual("DynaTree", "PG-19", "speedup")
+    assert (found.value, found.again) == (1.70, 1.44)
+    assert found.doubt == f"{published.DOUBTS['shared-base']}; {published.DOUBTS['deeper-on-pg19']}"
+    for row, data_set, length in ((None, "WikiText-2", 1500), ("DynaTree", None, 1500), ("DynaTree", "WikiText-2", 12)):
+        assert published.at(row, data_set, "speedup", length, 800) is None
+
+
+def test_every_published_line_has_a_known_figure_and_doubt_and_a_key_of_its_own() -> None:
+    lines = published.lines_of("published.csv")
+    assert len(lines) == len(published.numbers())
+    assert {line["figure"] for line in lines} <= {*TIMES, *COUNTS, *POOLED, GAIN, MEMORY_GAIN}
+    assert {name for line in lines for name in line["doubt"].split()} == published.DOUBTS.keys()
+    for line in published.lines_of("corrections.csv"):
+        assert line["says"].endswith(".")
+        assert any(name in line["source"] for name in ("v1", "v2", "v4", "code", "logs"))
+
+
+def test_on_pg19_dynatree_s_figures_say_that_its_trees_may_be_deeper() -> None:
+    deeper = published.DOUBTS["deeper-on-pg19"]
+    for figure in ("tokens_per_second", "tpot_ms", "tokens_per_round", "rounds", "peak_mb"):
+        found = [published.usual("DynaTree", data_set, figure) for data_set in ("PG-19", "WikiText-2")]
+        assert [deeper in each.doubt for each in found if each] == [True, False]

@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,13 +13,15 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import ConfigError
-from dynatui.lab.bench.paper.records import Resumed
-from dynatui.lab.bench.paper.write import draw, setup, write
-from tests.lab.bench.paper.reports import cell_of, left_out, paper_report, request
+from dynatui.lab.bench.paper import write as writing
+from dynatui.lab.bench.paper.report import PaperReport, report
+from dynatui.lab.bench.paper.write import draw, write, write_all
+from tests.lab.bench.paper.reports import paper_report, request, row_of
 
 FEW = request(prompts=2, sets=("wikitext",))
 WHOLE = paper_report(request(prompts=2))
-SMALL = structs.replace(WHOLE, cells=[cell for cell in WHOLE.cells if cell.experiment == "prompt_length"])
+SMALL = report(WHOLE.header, [each for each in WHOLE.blocks if each.experiment in (2, 3, 4)])
+"""A report of the experiment on prompt length alone."""
 
 
 def page(folder: Path) -> str:
@@ -52,38 +53,11 @@ def test_a_file_of_values_has_a_column_for_each_part_of_a_cell(tmp_path: Path) -
     with (tmp_path / "tables" / "main_wikitext.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["lane"]: row for row in csv.DictReader(file)}
     found = rows["phase 3"]
-    stat = cell_of(report, "phase 3").stats["tokens_per_second"]
+    stat = row_of(report, "phase 3").stats["tokens_per_second"]
     parts = [float(found[f"tokens/s{part}"]) for part in ("", " std", " low", " high")]
     assert parts == [stat.value, stat.std, stat.low, stat.high]
     assert (found["tokens/s paper"], found["tokens/s paper source"]) == ("219.5", "v4 table 1")
     assert (rows["alg1"]["tokens/s"], rows["streaming"]["text"]) == ("", "may differ by design")
-
-
-def test_pictures_are_linked_where_there_are_any(tmp_path: Path) -> None:
-    write(paper_report(FEW), tmp_path)
-    assert "![" not in page(tmp_path)
-    (tmp_path / "figures").mkdir()
-    for name in ("main.png", "main.svg", "length.svg", "notes.txt"):
-        (tmp_path / "figures" / name).write_bytes(b"x")
-    write(paper_report(FEW), tmp_path)
-    linked = re.findall(r"!\[(.*?)\]\((.*?)\)", page(tmp_path))
-    assert linked == [("length", "figures/length.svg"), ("main", "figures/main.png")]
-
-
-def test_the_setup_names_the_commits_that_went_on_and_lanes_that_could_not_decode() -> None:
-    def found(name: str, report: object) -> list[object]:
-        return [row[1] for row in setup(report).rows if row[0] == name]  # type: ignore[arg-type]  # a report
-
-    whole = paper_report(FEW)
-    assert found("left out", left_out(whole, "alg1", range(2))) == ["alg1: could not decode here"]
-    assert found("left out", whole) == found("resumed", whole) == []
-    resumed = [
-        Resumed(at=f"2026-01-0{day}T00:00:00Z", commit=commit, version="1") for day, commit in ((2, "abc"), (3, None))
-    ]
-    assert found("resumed", paper_report(FEW, resumed=resumed)) == [
-        "2026-01-02T00:00:00Z, dynatui 1, commit abc",
-        "2026-01-03T00:00:00Z, dynatui 1, commit unknown",
-    ]
 
 
 def test_of_sampled_texts_the_page_says_why_there_are_no_claims_and_names_are_no_markup(tmp_path: Path) -> None:
@@ -100,7 +74,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return draw(SMALL, tmp_path_factory.mktemp("drawn") / "figures")
 
 
-def test_every_figure_of_which_cells_were_measured_is_a_png_and_an_svg(small: list[Path]) -> None:
+def test_every_figure_of_which_rows_were_measured_is_a_png_and_an_svg(small: list[Path]) -> None:
     assert [file.name for file in small] == [f"prompt_length_sensitivity.{kind}" for kind in ("png", "svg")]
     for file in small:
         assert file.read_bytes().startswith(b"\x89PNG" if file.suffix == ".png" else b"<?xml")
@@ -114,15 +88,6 @@ def test_the_same_report_gives_the_same_bytes_whatever_a_user_has_set(small: lis
     assert changed == [file.read_bytes() for file in small]
 
 
-def test_without_matplotlib_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("matplotlib", "dynatui.lab.bench.paper.figures"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    line = r"^figures cannot be drawn without matplotlib \(.+\); run pip install 'dynatui\[bench\]'$"
-    with pytest.raises(ConfigError, match=line):
-        draw(SMALL, tmp_path)
-
-
 @pytest.mark.parametrize("written", [write, draw])
 def test_a_folder_that_cannot_be_made_is_one_line(written: Callable[..., object], tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
@@ -130,7 +95,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(written: Callable[..., object]
         written(SMALL, tmp_path / "taken" / "in")
 
 
-@pytest.mark.parametrize(("written", "at"), [(write, ""), (draw, ".svg")])
+@pytest.mark.parametrize(("written", "at"), [(write, ""), (draw, ".png")])
 def test_on_a_full_disk_files_are_complete_or_as_they_were(
     written: Callable[..., object], at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,5 +110,51 @@ def test_on_a_full_disk_files_are_complete_or_as_they_were(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(ConfigError, match=r"^cannot write .*: No space left on device; name another place$"):
-        written(structs.replace(SMALL, disturbed=7), tmp_path)
+        written(report(SMALL.header, SMALL.blocks[:-1]), tmp_path)
     assert files(tmp_path) == before
+
+
+def test_the_page_links_a_picture_of_each_figure_that_was_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawn(_: PaperReport, folder: Path) -> list[Path]:
+        folder.mkdir()
+        paths = [folder / name for name in ("main.png", "main.svg", "length.svg")]
+        for path in (*paths, folder / "notes.txt"):
+            path.write_bytes(b"x")
+        return paths
+
+    monkeypatch.setattr(writing, "draw", drawn)
+    write_all(SMALL, tmp_path)
+    linked = re.findall(r"!\[(.*?)\]\((.*?)\)", page(tmp_path))
+    assert linked == [("length", "figures/length.svg"), ("main", "figures/main.png")]
+    assert f"wrote {len(files(tmp_path)) - 1} files to {tmp_path}" in capsys.readouterr().err
+    assert json.loads((tmp_path / "report.json").read_bytes())["complete"] is False
+
+
+def test_without_matplotlib_all_but_the_figures_is_written_and_a_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(writing, "find_spec", lambda _: None)
+    write_all(SMALL, tmp_path)
+    assert "for figures, run pip install 'dynatui[bench]'" in capsys.readouterr().err
+    assert "![" not in page(tmp_path)
+
+
+def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_report: PaperReport, _folder: Path) -> list[Path]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(writing, "draw", failing)
+    with pytest.raises(ZeroDivisionError):
+        write_all(SMALL, tmp_path)
+    assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
+        write_all(SMALL, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]

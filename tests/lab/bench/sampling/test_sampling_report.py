@@ -14,7 +14,7 @@ from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.errors import ConfigError, PromptError
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
-from dynatui.lab.bench.data_sets.sources import FILE
+from dynatui.lab.bench.data_sets import FILE
 from dynatui.lab.bench.record_log import RecordLog
 from dynatui.lab.bench.sampling import claims
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
