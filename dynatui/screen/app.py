@@ -1,15 +1,15 @@
 """The app of the monitor: on a timer, updates the state from new records and draws panels; runs commands of keys."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
+from rich.text import Text
 from textual import events
-from textual.app import ComposeResult, SystemCommand
+from textual.app import ComposeResult
 from textual.containers import Container
-from textual.screen import Screen
 
 from dynatui.clean import clean_line
 from dynatui.keymap import PanelName
@@ -35,15 +35,14 @@ from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
-from dynatui.screen.pages.page import KeyCommands, Palette, ThemeScreen
+from dynatui.screen.pages.page import Choice, ChoiceScreen
 from dynatui.screen.pages.result import ResultPage, result_text
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
-from dynatui.screen.scene_builder import EventReader, SceneBuilder
+from dynatui.screen.scene_builder import EventReader, SceneBuilder, Source
 from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from dynatui.sources.source import Source
 from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
@@ -63,9 +62,6 @@ _FEW = 4
 
 class DynaApp(PanelApp):
     CSS_PATH = style_sheets("dynatui.tcss")
-    ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar[Any] = {KeyCommands}
-    COMMAND_PALETTE_BINDING = "ctrl+p"
 
     def __init__(
         self,
@@ -93,7 +89,7 @@ class DynaApp(PanelApp):
         self._note_until = 0.0
         self._told = 0
         """Number of the last run whose result page was shown."""
-        self._tour = Tour(source, source.controls) if view.tour and source.controls else None
+        self._tour = Tour(source.controls) if view.tour and source.controls else None
 
     @property
     def session_log(self) -> SessionLog:
@@ -213,7 +209,21 @@ class DynaApp(PanelApp):
             if chosen:
                 self.show_note(f"theme {chosen}; --theme {chosen} starts with it")
 
-        self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
+        themes = [Choice(name, Text(name)) for name in sorted(self.available_themes)]
+        self.push_screen(ChoiceScreen("Theme", themes, before, self.set_theme), keep)
+
+    def action_command_palette(self) -> None:
+        lines, actions = list[Choice](), dict[str, str]()
+        for title, action, key in self.scene.keys.commands:
+            cap, effect = (key.shown_for(action), "bold"), (f"\n{key.help}", "dim")
+            lines.append(Choice(title, Text.assemble(f"{title}   ", cap, effect), key.also))
+            actions[title] = action
+
+        def run(chosen: str | None) -> None:
+            if chosen:
+                self.call_later(self.act, actions[chosen])
+
+        self.push_screen(ChoiceScreen("Commands", lines), run)
 
     async def act(self, action: str | None) -> None:
         """Runs the action of a key; while the tour pauses, every action except `leave` only ends the tour."""
@@ -225,17 +235,6 @@ class DynaApp(PanelApp):
             command(self)
         elif action:
             await self.run_action(action)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        del screen
-        for title, action, key in self.scene.keys.commands:
-            command = commands.find(action)
-            run = partial(command, self) if command else partial(self.call_later, self.run_action, action)
-            yield SystemCommand(title, key.help, run)
-
-    def action_command_palette(self) -> None:
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self._point(event, mouse.click)

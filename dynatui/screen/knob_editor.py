@@ -14,14 +14,14 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.steering import Turn
 from dynatui.knobs import owner, rules_of
-from dynatui.sources.source import KnobControls
+from dynatui.sources.engine import EngineSource
 from dynatui.state.run_state import Record, RunState
 
 MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
 
 
 class KnobEditor:
-    def __init__(self, controls: KnobControls) -> None:
+    def __init__(self, controls: EngineSource) -> None:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []

@@ -32,6 +32,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.film import Screenplay, film
 from dynatui.screen.panel_app import HUNG_UP
+from dynatui.screen.scene_builder import Source
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.settings_tried import table
 from dynatui.session import Session, View
@@ -39,7 +40,6 @@ from dynatui.sources.engine import EngineSource, load_with_times
 from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
-from dynatui.sources.source import Source
 from dynatui.state.server_state import final_words, verdict
 from dynatui.state.session_log import OPENING, LogLine, SessionLog
 from dynatui.terminal import guard, streams

@@ -99,7 +99,7 @@ class ServerApp(PanelApp):
 
     def action_pause(self) -> None:
         self.frozen_state = self.state if self.frozen_state is None else None
-        self.source.paused = self.frozen_state is not None
+        self.source.set_paused(paused=self.frozen_state is not None)
         self.rearrange()
 
     def action_loads(self) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from decoder.session.steering import StageName
-from dynatui.sources.source import Controls, Source
+from dynatui.sources.engine import EngineSource
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
 _UNTIL_HELD = len(HELD_S) + 1
@@ -11,14 +11,14 @@ _UNTIL_HELD = len(HELD_S) + 1
 
 
 class Tour:
-    def __init__(self, source: Source, controls: Controls) -> None:
+    def __init__(self, source: EngineSource) -> None:
         self.running = True
-        self._source, self._controls = source, controls
+        self._source = source
         self._stage: StageName | None = None
         self._since = 0.0
         source.set_paused(paused=True)
         for _ in range(_UNTIL_HELD):
-            controls.step()
+            source.step()
 
     def tick(self, now: float) -> None:
         if not self.running:
@@ -26,7 +26,7 @@ class Tour:
         if not self._source.paused:
             self.running = False
             return
-        stage = self._controls.stage
+        stage = self._source.stage
         if stage is None:
             return
         if stage.name != self._stage:
@@ -35,7 +35,7 @@ class Tour:
             if stage.name == "committed":
                 self.end()
             else:
-                self._controls.step()
+                self._source.step()
 
     def end(self) -> None:
         if self.running:

@@ -18,7 +18,7 @@ from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.pages.page import SearchScreen
 from dynatui.screen.pages.server_page import ServerPage
 from dynatui.screen.protocol import Screen
-from dynatui.sources.source import Playback
+from dynatui.sources.playback import TraceSource
 from dynatui.state.tokens import entry_of, hits
 
 _HEAT_NAMES = {
@@ -198,7 +198,7 @@ def _find(screen: Screen, query: str) -> None:
         screen.show_note(f'"{clean_line(query)}" is not in the text of {watched or "any method"}{so_far}')
 
 
-def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
+def _run_with(query: str, screen: Screen, playback: TraceSource, step: int) -> int | None:
     """Number of runs to the nearest other run with a hit, in the direction of `step`; None if no other has a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):

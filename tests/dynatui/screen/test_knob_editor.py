@@ -56,7 +56,7 @@ class Engine:
 
 
 def edited(config: RunConfig = PAPER) -> tuple[KnobEditor, Engine]:
-    engine = Engine(config)
+    engine: Any = Engine(config)
     return KnobEditor(engine), engine
 
 

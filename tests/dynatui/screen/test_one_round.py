@@ -23,7 +23,6 @@ from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.playback import TraceSource
-from dynatui.sources.source import Source
 from tests.dynatui.screen.shown_app import FULL, Clock, screen_text
 from tests.dynatui.scripted_runs import run, story, tree_round
 
@@ -77,7 +76,7 @@ NAMED = {
 
 
 @asynccontextmanager
-async def following(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
+async def following(source: EngineSource | TraceSource) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
     clock = Clock()
     app = DynaApp(source, ticking=False, clock=clock)
     async with app.run_test(size=(160, 50)) as pilot:
