@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from rich.text import Text
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container
 
@@ -99,29 +98,30 @@ class DynaApp(PanelApp):
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
-        yield Canvas(status.tabs, panel="tabs", action_at=status.tab_action)
+        yield Canvas(status.tabs, panel="tabs", action_at=mouse.in_line(status.tab_action))
         with Container(id="main"):
             with Container(id="left"):
-                yield Canvas(self.text_panel, panel="text", flowing=True)
+                on_text = mouse.chooses("text", mouse.token(self.text_panel))
+                yield Canvas(self.text_panel, panel="text", flowing=True, action_at=on_text, dragged=True)
                 yield Canvas(inspect.inspect, panel="inspect")
-                yield Canvas(race.race, panel="race")
-                yield Canvas(work.work, panel="work")
-                yield Canvas(what_if.whatif, panel="whatif")
-                yield Canvas(prompts.prompts, panel="prompts")
-                yield Canvas(log.log, panel="log")
-                yield Canvas(sampling.sampling, panel="sampling")
-                yield Canvas(drawer.drawer, panel="drawer")
-            yield Canvas(tree.tree, panel="tree")
+                yield Canvas(race.race, panel="race", action_at=mouse.chooses("race", mouse.lane))
+                yield Canvas(work.work, panel="work", action_at=mouse.chooses("work"))
+                yield Canvas(what_if.whatif, panel="whatif", action_at=mouse.chooses("whatif"))
+                yield Canvas(prompts.prompts, panel="prompts", action_at=mouse.chooses("prompts"))
+                yield Canvas(log.log, panel="log", action_at=mouse.chooses("log"))
+                yield Canvas(sampling.sampling, panel="sampling", action_at=mouse.chooses("sampling"))
+                yield Canvas(drawer.drawer, panel="drawer", action_at=mouse.drawer_slider, dragged=True)
+            yield Canvas(tree.tree, panel="tree", action_at=mouse.chooses("tree"))
             with Container(id="column"):
-                yield Canvas(work.work, panel="side")
+                yield Canvas(work.work, panel="side", action_at=mouse.chooses("work"))
                 yield Canvas(guide.guide, panel="guide")
         with Container(id="curves"):
-            yield Canvas(curves.acceptance, panel="acceptance")
-            yield Canvas(curves.depth, panel="depth")
+            yield Canvas(curves.acceptance, panel="acceptance", action_at=mouse.chooses("curves"))
+            yield Canvas(curves.depth, panel="depth", action_at=mouse.chooses("curves"))
         yield Canvas(curves.trends, panel="trends")
-        yield Canvas(timeline.timeline, panel="timeline")
-        yield Canvas(sliders.knobs, panel="knobs")
-        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
+        yield Canvas(timeline.timeline, panel="timeline", action_at=mouse.in_line(mouse.moment), dragged=True)
+        yield Canvas(sliders.knobs, panel="knobs", action_at=mouse.slider, dragged=True)
+        yield Canvas(status.footer, panel="footer", action_at=mouse.in_line(status.footer_action))
 
     def on_mount(self) -> None:
         self.source.start()
@@ -236,22 +236,11 @@ class DynaApp(PanelApp):
         elif action:
             await self.run_action(action)
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._point(event, mouse.click)
+    async def on_mouse_scroll_up(self) -> None:
+        await self.act("wheel(-1)")
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if event.button:
-            self._point(event, mouse.drag)
-
-    def on_mouse_scroll_up(self) -> None:
-        mouse.wheel(self, -1)
-
-    def on_mouse_scroll_down(self) -> None:
-        mouse.wheel(self, 1)
-
-    def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
-        if len(self.screen_stack) == 1 and (press := mouse.press_at(self.screen, event)):
-            act(self, press)
+    async def on_mouse_scroll_down(self) -> None:
+        await self.act("wheel(1)")
 
     def _update_scene(self, now: float) -> None:
         note = self.scene.note if now < self._note_until else ""

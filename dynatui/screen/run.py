@@ -137,7 +137,7 @@ def follow(path: Path, view: View) -> int:
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
     """The asciicast of a recorded run for a terminal of this size; works without a terminal."""
     source = TraceSource([run])
-    source.seek(source.played_s[1])
+    source.play(source.played_s[1])
     app = DynaApp(source, ticking=False)
 
     async def laid_out() -> Screenplay:

@@ -107,24 +107,17 @@ class TraceSource(Reader):
             self._played_s = ahead_s
             self._append_due()
 
-    def seek(self, seconds: float) -> None:
-        self._played_s = min(max(0.0, seconds), self._run.seconds)
-        if self._next > 0 and self._run.due_s[self._next - 1] > self._played_s:
-            self._next = 0
-        self._append_due()
-
     def seek_round(self, method: str, rounds: int) -> None:
         """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again."""
         places = self._run.rounds.get(method, ())
-        if rounds <= 0 or not places:
-            self.seek(0.0)
-            return
-        end = places[min(rounds, len(places)) - 1] + 1
+        end = places[min(rounds, len(places)) - 1] + 1 if rounds > 0 and places else 0
+        self._played_s = self._run.due_s[end - 1] if end else 0.0
         if end < self._next:
             self._next = 0
         while self._next < end:
             self._append()
-        self._played_s = self._run.due_s[end - 1]
+        if not end:
+            self._append_due()
 
     def set_speed(self, speed: float) -> None:
         self.speed = bounded_speed(speed)

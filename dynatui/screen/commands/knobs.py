@@ -143,6 +143,7 @@ def set_typed(screen: Screen) -> None:
 
 
 def turn_to(screen: Screen, name: KnobName, value: float) -> None:
+    screen.change_view(slider=name)
     _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
 
 

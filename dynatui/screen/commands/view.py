@@ -51,6 +51,18 @@ def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
     screen.change_view(cursor=place, **changes)
 
 
+def token(screen: Screen, place: int) -> None:
+    look_at_token(screen, place, mode="search" if screen.scene.mode == "search" else "inspect", panel="text")
+
+
+def wheel(screen: Screen, lines: int) -> None:
+    """Moves the text cursor by three lines per step of the wheel; if there is no cursor, a step up places one."""
+    if screen.scene.mode in CURSOR:
+        cursor_line(screen, 3 * lines)
+    elif lines < 0:
+        inspect(screen)
+
+
 def cursor(screen: Screen, step: int) -> None:
     look_at_token(screen, (screen.scene.cursor or 0) + step)
 
@@ -119,6 +131,11 @@ def beside(screen: Screen) -> None:
 
 def panel(screen: Screen, name: PanelName) -> None:
     screen.change_view(panel=name)
+
+
+def lane(screen: Screen, method: str) -> None:
+    panel(screen, "race")
+    screen.watch_method(method)
 
 
 def next_panel(screen: Screen, step: int) -> None:

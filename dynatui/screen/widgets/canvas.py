@@ -12,7 +12,7 @@ from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
 from rich.style import Style
-from textual.events import MouseDown
+from textual.events import MouseDown, MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.screen import Screen
@@ -24,8 +24,8 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks
 
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
-ActionAt: TypeAlias = Callable[[Scene, int, int], str]
-"""(scene, width of the panel, clicked column) -> action of the click; empty if there is none."""
+ActionAt: TypeAlias = Callable[[Scene, Size, Offset], str]
+"""(scene, size of the panel, clicked cell) -> action of the click; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,12 @@ class Canvas(Widget):
         flowing: bool = False,
         classes: str | None = None,
         action_at: ActionAt = lambda *_: "",
+        dragged: bool = False,
     ) -> None:
         super().__init__(id=panel, classes=classes)
         self._action_at = action_at
+        self._dragged = dragged
+        """Whether a drag repeats the click at each cell; on other panels, a second click would undo the first."""
         self.flowing = flowing
         """Whether the canvas is drawn at every frame; other canvases are drawn less often, all in the same frame."""
         self._draw_panel = draw_panel
@@ -69,8 +72,11 @@ class Canvas(Widget):
         self._looks: dict[Ink, CellStyle] = {}
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        if action := self._action_at(self._scene, self.size.width, event.x):
-            event.stop()
+        if action := self._action_at(self._scene, self.size, event.offset):
+            self.post_message(self.Pressed(action))
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if event.button and self._dragged and (action := self._action_at(self._scene, self.size, event.offset)):
             self.post_message(self.Pressed(action))
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:

@@ -198,7 +198,7 @@ async def test_a_drag_that_leaves_a_slider_watches_no_other_method() -> None:
         turned = [*source.turns]
         for y in range(race.y, race.bottom):
             x = race.x + 5
-            app.on_mouse_move(
-                events.MouseMove(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y)
-            )
+            moved = events.MouseMove(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y)
+            app.screen._forward_event(moved)
+        await pilot.pause()
         assert (source.steering.watched, app.scene.panel, source.turns) == ("", "text", turned)

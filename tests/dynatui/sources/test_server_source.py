@@ -78,7 +78,7 @@ def test_a_recording_is_played_at_its_pace_times_the_speed_and_each_session_begi
         told.append(seconds)
         return len(told) > 9
 
-    recorded = [OPENING, reading(5.0), reading(5.0), OPENING, reading(1.0), reading(9.0)]
+    recorded: list[Event] = [OPENING, reading(5.0), reading(5.0), OPENING, reading(1.0), reading(9.0)]
     told.extend(played(recorded, speed=2.0)(pause))
     assert told == [OPENING, 2.5, reading(5.0), reading(5.0), OPENING, 0.5, reading(1.0), 4.0, reading(9.0)]
 
