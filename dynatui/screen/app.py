@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import PanelName
 from dynatui.render import (  # fmt: skip
@@ -34,17 +35,19 @@ from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
-from dynatui.screen.pages.page import Choice, ChoiceScreen
-from dynatui.screen.pages.result import ResultPage, result_text
+from dynatui.screen.pages.page import Choice, ChoiceScreen, ResultPage, result_text
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
 from dynatui.screen.scene_builder import EventReader, SceneBuilder, Source
-from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
+from dynatui.sources.engine import EngineSource
 from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
+HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
+_UNTIL_HELD = len(HELD_S) + 1
+"""Number of steps from the start to the first stage of the second round."""
 _LOW = 40
 """Height of the terminal, in rows, below which the curves and race panels shrink in favour of the text panel."""
 _TALL, _BROAD = 45, 160
@@ -57,6 +60,41 @@ _FLAT = 20
 """Height of the terminal, in rows, below which a race of over `_FEW` methods gets no extra row on the first page."""
 _FEW = 4
 """Largest number of methods in the race for which the text panel keeps its usual height."""
+
+
+class Tour:
+    """Shows the second round of the watched method with a pause at each stage of the round."""
+
+    def __init__(self, source: EngineSource) -> None:
+        self.running = True
+        self._source = source
+        self._stage: StageName | None = None
+        self._since = 0.0
+        source.set_paused(paused=True)
+        for _ in range(_UNTIL_HELD):
+            source.step()
+
+    def tick(self, now: float) -> None:
+        if not self.running:
+            return
+        if not self._source.paused:
+            self.running = False
+            return
+        stage = self._source.stage
+        if stage is None:
+            return
+        if stage.name != self._stage:
+            self._stage, self._since = stage.name, now
+        elif now - self._since >= HELD_S[stage.name]:
+            if stage.name == "committed":
+                self.end()
+            else:
+                self._source.step()
+
+    def end(self) -> None:
+        if self.running:
+            self.running = False
+            self._source.set_paused(paused=False)
 
 
 class DynaApp(PanelApp):

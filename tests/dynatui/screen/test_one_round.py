@@ -17,8 +17,7 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.keymap import PanelName
-from dynatui.screen.app import DynaApp
-from dynatui.screen.tour import HELD_S
+from dynatui.screen.app import HELD_S, DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource, Loaded
