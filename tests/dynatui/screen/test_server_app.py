@@ -192,7 +192,7 @@ async def test_keys_of_the_settings_act_symbols_change_the_help_names_figures_an
         await pilot.press("v", "v", "question_mark")
         assert app.scene.symbols == "ascii"
         assert "╭" not in screen_text(app)
-        assert "at least 100 rounds" in screen_text(app, -1)
+        assert "hardly more than one token" in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
         await pilot.press(key)
