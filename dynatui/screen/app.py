@@ -148,7 +148,7 @@ class DynaApp(PanelApp):
                 yield Canvas(prompts.prompts, panel="prompts", action_at=mouse.chooses("prompts"))
                 yield Canvas(log.log, panel="log", action_at=mouse.chooses("log"))
                 yield Canvas(sampling.sampling, panel="sampling", action_at=mouse.chooses("sampling"))
-                yield Canvas(drawer.drawer, panel="drawer", action_at=mouse.drawer_slider, dragged=True)
+                yield Canvas(drawer.drawer, panel="drawer", action_at=mouse.slides(drawer.hit), dragged=True)
             yield Canvas(tree.tree, panel="tree", action_at=mouse.chooses("tree"))
             with Container(id="column"):
                 yield Canvas(work.work, panel="side", action_at=mouse.chooses("work"))
@@ -158,7 +158,7 @@ class DynaApp(PanelApp):
             yield Canvas(curves.depth, panel="depth", action_at=mouse.chooses("curves"))
         yield Canvas(curves.trends, panel="trends")
         yield Canvas(timeline.timeline, panel="timeline", action_at=mouse.in_line(mouse.moment), dragged=True)
-        yield Canvas(sliders.knobs, panel="knobs", action_at=mouse.slider, dragged=True)
+        yield Canvas(sliders.knobs, panel="knobs", action_at=mouse.slides(sliders.hit), dragged=True)
         yield Canvas(status.footer, panel="footer", action_at=mouse.in_line(status.footer_action))
 
     def on_mount(self) -> None:

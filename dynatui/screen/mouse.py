@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 from textual.geometry import Offset, Size
 
+from decoder.knobs import KnobName
 from dynatui.keymap import PanelName
-from dynatui.render import drawer, race, sliders, timeline
+from dynatui.render import race, timeline
 from dynatui.render.ink import inside
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
@@ -27,14 +28,12 @@ def in_line(action: Callable[[Scene, int, int], str]) -> ActionAt:
     return lambda scene, size, at: action(scene, size.width, at.x)
 
 
-def slider(scene: Scene, size: Size, at: Offset) -> str:
-    hit = sliders.hit(scene, *size, *at)
-    return f"turn_to{hit}" if hit else ""
+def slides(hit: Callable[[Scene, int, int, int, int], tuple[KnobName, float] | None]) -> ActionAt:
+    def action(scene: Scene, size: Size, at: Offset) -> str:
+        found = hit(scene, *size, *at)
+        return f"turn_to{found}" if found else ""
 
-
-def drawer_slider(scene: Scene, size: Size, at: Offset) -> str:
-    hit = drawer.hit(scene, *size, *at)
-    return f"turn_to{hit}" if hit else ""
+    return action
 
 
 def moment(scene: Scene, width: int, column: int) -> str:

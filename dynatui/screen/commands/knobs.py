@@ -164,8 +164,8 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
         turned = act(editor, state)
         now = f"{info(name).symbol} {info(name).written(editor.sampling.knob(name))}"
         greedy = ", greedy," if editor.sampling.greedy else ""
-        since = f"for all methods, from the {'next' if state.run else 'first'} token on that none has decoded"
-        screen.show_note(f"{now}{greedy} {since}" if turned else f"{now} as before")
+        effect = f"{greedy} for all methods, from the first undecoded token on" if turned else " as before"
+        screen.show_note(f"{now}{effect}")
 
 
 def choose_estimate(screen: Screen, step: int) -> bool:
