@@ -11,8 +11,8 @@ from msgspec import structs
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
 from dynatui.record.server_recording import events
-from dynatui.servers.engines.engine import Deployment, shell
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.deployment import Deployment, shell
+from dynatui.servers.engines import ENGINES
 from dynatui.terminal import streams
 
 _WIDEST, _NARROWEST = 120, 60

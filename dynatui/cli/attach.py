@@ -18,7 +18,7 @@ from dynatui.render.server import wasted
 from dynatui.servers.attach.address import Address, address, is_here
 from dynatui.servers.attach.events import MOST_POINTS, Event
 from dynatui.session import View
-from dynatui.sources.server import LiveServer, Promised, RecordedServer, ServerSource, polled
+from dynatui.sources.server import Promised, ServerSource, played, polled
 from dynatui.state.server_state import ServerState, applied, final_words, remark, verdict
 from dynatui.state.server_state import news as news_of_findings
 from dynatui.terminal import streams
@@ -177,7 +177,7 @@ def attach(
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     plan, expected = Polling(where, interval, polls), promised is not None
-    source = LiveServer(polled(plan, secret, request_of_ours, promised), recorder)
+    source = ServerSource(polled(plan, secret, request_of_ours, promised), recorder)
     code = _shown(source, shown, expected=expected) if on_screen else _printed(source, expected=expected)
     if recorder is not None:
         recorder.require_kept()
@@ -186,7 +186,7 @@ def attach(
 
 def replay_server(path: Path, view: View, *, on_screen: bool) -> int:
     if on_screen:
-        return _shown(RecordedServer(events(path), view.speed or 1.0), view)
+        return _shown(ServerSource(played(events(path), view.speed or 1.0), live=False), view)
     out, _ = streams.for_printing()
     for event in events(path):
         streams.show(encode(event).decode(), out)

@@ -9,7 +9,7 @@ from dynatui.number_format import count, percent, short, size
 from dynatui.render.ink import Column, Sheet, column
 from dynatui.render.server_load import load_curve
 from dynatui.servers.advice import Advice, ChainAdvice, ContextAdvice, DraftAdvice, Memory
-from dynatui.servers.engines.engine import Deployment
+from dynatui.servers.deployment import Deployment
 from dynatui.session import Symbols
 
 _NAME, _FIGURE, _INTERVAL = 26, 6, 14

@@ -1,16 +1,16 @@
 """The app of the monitor: on a timer, updates the state from new records and draws panels; runs commands of keys."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
-from textual import events
-from textual.app import ComposeResult, SystemCommand
+from rich.text import Text
+from textual.app import ComposeResult
 from textual.containers import Container
-from textual.screen import Screen
 
+from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import PanelName
 from dynatui.render import (  # fmt: skip
@@ -35,18 +35,19 @@ from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
-from dynatui.screen.pages.page import KeyCommands, Palette, ThemeScreen
-from dynatui.screen.pages.result import ResultPage, result_text
+from dynatui.screen.pages.page import Choice, ChoiceScreen, ResultPage, result_text
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
-from dynatui.screen.scene_builder import EventReader, SceneBuilder
-from dynatui.screen.tour import Tour
+from dynatui.screen.scene_builder import EventReader, SceneBuilder, Source
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from dynatui.sources.source import Source
+from dynatui.sources.engine import EngineSource
 from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
+HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
+_UNTIL_HELD = len(HELD_S) + 1
+"""Number of steps from the start to the first stage of the second round."""
 _LOW = 40
 """Height of the terminal, in rows, below which the curves and race panels shrink in favour of the text panel."""
 _TALL, _BROAD = 45, 160
@@ -61,11 +62,43 @@ _FEW = 4
 """Largest number of methods in the race for which the text panel keeps its usual height."""
 
 
+class Tour:
+    """Shows the second round of the watched method with a pause at each stage of the round."""
+
+    def __init__(self, source: EngineSource) -> None:
+        self.running = True
+        self._source = source
+        self._stage: StageName | None = None
+        self._since = 0.0
+        source.set_paused(paused=True)
+        for _ in range(_UNTIL_HELD):
+            source.step()
+
+    def tick(self, now: float) -> None:
+        if not self.running:
+            return
+        if not self._source.paused:
+            self.running = False
+            return
+        stage = self._source.stage
+        if stage is None:
+            return
+        if stage.name != self._stage:
+            self._stage, self._since = stage.name, now
+        elif now - self._since >= HELD_S[stage.name]:
+            if stage.name == "committed":
+                self.end()
+            else:
+                self._source.step()
+
+    def end(self) -> None:
+        if self.running:
+            self.running = False
+            self._source.set_paused(paused=False)
+
+
 class DynaApp(PanelApp):
     CSS_PATH = style_sheets("dynatui.tcss")
-    ENABLE_COMMAND_PALETTE = True
-    COMMANDS: ClassVar[Any] = {KeyCommands}
-    COMMAND_PALETTE_BINDING = "ctrl+p"
 
     def __init__(
         self,
@@ -93,7 +126,7 @@ class DynaApp(PanelApp):
         self._note_until = 0.0
         self._told = 0
         """Number of the last run whose result page was shown."""
-        self._tour = Tour(source, source.controls) if view.tour and source.controls else None
+        self._tour = Tour(source.controls) if view.tour and source.controls else None
 
     @property
     def session_log(self) -> SessionLog:
@@ -103,29 +136,30 @@ class DynaApp(PanelApp):
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
-        yield Canvas(status.tabs, panel="tabs", action_at=status.tab_action)
+        yield Canvas(status.tabs, panel="tabs", action_at=mouse.in_line(status.tab_action))
         with Container(id="main"):
             with Container(id="left"):
-                yield Canvas(self.text_panel, panel="text", flowing=True)
+                on_text = mouse.chooses("text", mouse.token(self.text_panel))
+                yield Canvas(self.text_panel, panel="text", flowing=True, action_at=on_text, dragged=True)
                 yield Canvas(inspect.inspect, panel="inspect")
-                yield Canvas(race.race, panel="race")
-                yield Canvas(work.work, panel="work")
-                yield Canvas(what_if.whatif, panel="whatif")
-                yield Canvas(prompts.prompts, panel="prompts")
-                yield Canvas(log.log, panel="log")
-                yield Canvas(sampling.sampling, panel="sampling")
-                yield Canvas(drawer.drawer, panel="drawer")
-            yield Canvas(tree.tree, panel="tree")
+                yield Canvas(race.race, panel="race", action_at=mouse.chooses("race", mouse.lane))
+                yield Canvas(work.work, panel="work", action_at=mouse.chooses("work"))
+                yield Canvas(what_if.whatif, panel="whatif", action_at=mouse.chooses("whatif"))
+                yield Canvas(prompts.prompts, panel="prompts", action_at=mouse.chooses("prompts"))
+                yield Canvas(log.log, panel="log", action_at=mouse.chooses("log"))
+                yield Canvas(sampling.sampling, panel="sampling", action_at=mouse.chooses("sampling"))
+                yield Canvas(drawer.drawer, panel="drawer", action_at=mouse.slides(drawer.hit), dragged=True)
+            yield Canvas(tree.tree, panel="tree", action_at=mouse.chooses("tree"))
             with Container(id="column"):
-                yield Canvas(work.work, panel="side")
+                yield Canvas(work.work, panel="side", action_at=mouse.chooses("work"))
                 yield Canvas(guide.guide, panel="guide")
         with Container(id="curves"):
-            yield Canvas(curves.acceptance, panel="acceptance")
-            yield Canvas(curves.depth, panel="depth")
+            yield Canvas(curves.acceptance, panel="acceptance", action_at=mouse.chooses("curves"))
+            yield Canvas(curves.depth, panel="depth", action_at=mouse.chooses("curves"))
         yield Canvas(curves.trends, panel="trends")
-        yield Canvas(timeline.timeline, panel="timeline")
-        yield Canvas(sliders.knobs, panel="knobs")
-        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
+        yield Canvas(timeline.timeline, panel="timeline", action_at=mouse.in_line(mouse.moment), dragged=True)
+        yield Canvas(sliders.knobs, panel="knobs", action_at=mouse.slides(sliders.hit), dragged=True)
+        yield Canvas(status.footer, panel="footer", action_at=mouse.in_line(status.footer_action))
 
     def on_mount(self) -> None:
         self.source.start()
@@ -213,7 +247,21 @@ class DynaApp(PanelApp):
             if chosen:
                 self.show_note(f"theme {chosen}; --theme {chosen} starts with it")
 
-        self.push_screen(ThemeScreen(sorted(self.available_themes), before, self.set_theme), keep)
+        themes = [Choice(name, Text(name)) for name in sorted(self.available_themes)]
+        self.push_screen(ChoiceScreen("Theme", themes, before, self.set_theme), keep)
+
+    def action_command_palette(self) -> None:
+        lines, actions = list[Choice](), dict[str, str]()
+        for title, action, key in self.scene.keys.commands:
+            cap, effect = (key.shown_for(action), "bold"), (f"\n{key.help}", "dim")
+            lines.append(Choice(title, Text.assemble(f"{title}   ", cap, effect), key.also))
+            actions[title] = action
+
+        def run(chosen: str | None) -> None:
+            if chosen:
+                self.call_later(self.act, actions[chosen])
+
+        self.push_screen(ChoiceScreen("Commands", lines), run)
 
     async def act(self, action: str | None) -> None:
         """Runs the action of a key; while the tour pauses, every action except `leave` only ends the tour."""
@@ -226,33 +274,11 @@ class DynaApp(PanelApp):
         elif action:
             await self.run_action(action)
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        del screen
-        for title, action, key in self.scene.keys.commands:
-            command = commands.find(action)
-            run = partial(command, self) if command else partial(self.call_later, self.run_action, action)
-            yield SystemCommand(title, key.help, run)
+    async def on_mouse_scroll_up(self) -> None:
+        await self.act("wheel(-1)")
 
-    def action_command_palette(self) -> None:
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette())
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        self._point(event, mouse.click)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if event.button:
-            self._point(event, mouse.drag)
-
-    def on_mouse_scroll_up(self) -> None:
-        mouse.wheel(self, -1)
-
-    def on_mouse_scroll_down(self) -> None:
-        mouse.wheel(self, 1)
-
-    def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
-        if len(self.screen_stack) == 1 and (press := mouse.press_at(self.screen, event)):
-            act(self, press)
+    async def on_mouse_scroll_down(self) -> None:
+        await self.act("wheel(1)")
 
     def _update_scene(self, now: float) -> None:
         note = self.scene.note if now < self._note_until else ""

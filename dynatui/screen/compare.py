@@ -12,6 +12,7 @@ from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
+from dynatui.screen.mouse import in_line
 from dynatui.screen.pages.help import compare_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
@@ -54,7 +55,7 @@ class CompareApp(PanelApp):
                     yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
                     yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
         yield Canvas(lambda _, width, height: versus.table(self._states, (width, height)), panel="table")
-        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
+        yield Canvas(status.footer, panel="footer", action_at=in_line(status.footer_action))
 
     def advance(self, now: float) -> None:
         self.lockstep.advance(now)

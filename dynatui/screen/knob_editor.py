@@ -14,26 +14,20 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.steering import Turn
 from dynatui.knobs import owner, rules_of
-from dynatui.sources.source import KnobControls
+from dynatui.sources.engine import EngineSource
 from dynatui.state.run_state import Record, RunState
 
 MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
 
 
 class KnobEditor:
-    def __init__(self, controls: KnobControls) -> None:
+    def __init__(self, controls: EngineSource) -> None:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []
         """Knob changes of this run that no round has used yet."""
         self._undoing: list[list[Turn]] = []
         """Undo stack: for each key press, the changes that restore the earlier values, to be made in reverse order."""
-        self._presets = {
-            name: list(METHODS[name].presets.values()).index(rules) if rules in METHODS[name].presets.values() else -1
-            for name, rules in controls.config.parameters.items()
-            if name in METHODS
-        }
-        """Index of the last chosen preset of each parameter set; -1 if no preset was chosen."""
 
     def take(self, record: Record) -> None:
         """Drops pending changes that are in force after `record`: at the start of a run, all of them."""
@@ -112,17 +106,15 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Sets the next preset (initially the method's default preset); returns its name, None without presets."""
+        """Sets the preset after the one in force, or else the usual one; returns its name, or None without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
-        presets, before = list(METHODS[rules_name].presets.items()), self._presets[rules_name]
-        usual = METHODS[rules_name].defaults(self.sampling.temperature)
-        first = next((place for place, (_, rules) in enumerate(presets) if rules == usual), 0)
-        self._presets[rules_name] = first if before < 0 else (before + 1) % len(presets)
-        name, rules = presets[self._presets[rules_name]]
-        self._turn_to(rules_name, (rules,), state)
-        return name
+        names, presets = zip(*METHODS[rules_name].presets.items(), strict=True)
+        now, usual = self._controls.config.rules(rules_name), METHODS[rules_name].defaults(self.sampling.temperature)
+        place = (presets.index(now) + 1) % len(presets) if now in presets else presets.index(usual)
+        self._turn_to(rules_name, (presets[place],), state)
+        return str(names[place])
 
     def _rules(self, rules_name: RulesName, state: RunState) -> TunableParameters:
         rules = self._controls.config.rules(rules_name)

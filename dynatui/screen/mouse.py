@@ -1,90 +1,54 @@
-"""Actions of clicks and drags on panels, except on tabs and footer; each of these actions also has a key."""
+"""Actions of clicks on panels; each of these actions also has a key."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-from textual.errors import NoWidget
-from textual.events import MouseEvent
-from textual.screen import Screen as TextualScreen
+from textual.geometry import Offset, Size
 
 from decoder.knobs import KnobName
-from dynatui.keymap import CURSOR, PANELS, Mode, PanelName
-from dynatui.render import drawer, race, sliders, timeline
+from dynatui.keymap import PanelName
+from dynatui.render import race, timeline
 from dynatui.render.ink import inside
-from dynatui.screen.commands import knobs, time, view
-from dynatui.screen.protocol import Screen
-from dynatui.screen.widgets.canvas import Canvas
-
-_PANELS: dict[str, PanelName] = {
-    **{name: name for name in PANELS if name != "curves"},
-    **dict.fromkeys(("acceptance", "depth"), "curves"),
-    "side": "work",
-}
-_DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
-"""Widgets on which a drag repeats the click at each cell; on other widgets, a second click would undo the first."""
+from dynatui.render.scene import Scene
+from dynatui.render.text import TextPanel
+from dynatui.screen.widgets.canvas import ActionAt
 
 
-@dataclass(frozen=True)
-class Press:
-    panel: str
-    at: tuple[int, int]
-    """Column and row of the cell in the panel, from 0."""
-    size: tuple[int, int]
+def chooses(panel: PanelName, within: ActionAt = lambda *_: "") -> ActionAt:
+    """A click chooses the panel, unless it is below the panel's title and has another action there."""
 
-    @property
-    def on_title(self) -> bool:
-        return self.panel in _PANELS and self.at[1] == 0 and inside(self.size) != self.size
+    def action(scene: Scene, size: Size, at: Offset) -> str:
+        on_title = at.y == 0 and inside(size) != size
+        return (not on_title and within(scene, size, at)) or f"panel({panel!r})"
+
+    return action
 
 
-def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
-    try:
-        widget, region = screen.get_widget_at(event.screen_x, event.screen_y)
-    except NoWidget:  # the terminal has shrunk since the event
-        return None
-    if not isinstance(widget, Canvas):
-        return None
-    at = event.screen_x - region.x, event.screen_y - region.y
-    return Press(widget.id or "", at, (region.width, region.height))
+def in_line(action: Callable[[Scene, int, int], str]) -> ActionAt:
+    """Clicks on a panel of one line; `action` takes the panel's width and the clicked column."""
+    return lambda scene, size, at: action(scene, size.width, at.x)
 
 
-def drag(screen: Screen, press: Press) -> None:
-    if press.panel in _DRAGGED and not press.on_title:
-        click(screen, press)
+def slides(hit: Callable[[Scene, int, int, int, int], tuple[KnobName, float] | None]) -> ActionAt:
+    def action(scene: Scene, size: Size, at: Offset) -> str:
+        found = hit(scene, *size, *at)
+        return f"turn_to{found}" if found else ""
+
+    return action
 
 
-def click(screen: Screen, press: Press) -> None:
-    (x, y), size = press.at, press.size
-    if press.on_title:
-        view.panel(screen, _PANELS[press.panel])
-        return
-    match press.panel:
-        case "knobs":
-            _turned(screen, sliders.hit(screen.scene, *size, x, y))
-        case "drawer":
-            _turned(screen, drawer.hit(screen.scene, *size, x, y))
-        case "timeline":
-            if (rounds := timeline.hit(screen.scene, size[0], x)) is not None:
-                time.scrub_to(screen, rounds)
-        case "text":
-            if (place := screen.text_panel.token_at(x, y)) is not None:
-                mode: Mode = "search" if screen.scene.mode == "search" else "inspect"
-                view.look_at_token(screen, place, mode=mode, panel="text")
-        case chosen if chosen in _PANELS:
-            view.panel(screen, _PANELS[chosen])
-            if chosen == "race" and (method := race.lane_at(screen.scene, size, y)) is not None:
-                screen.watch_method(method)
-    screen.draw(everything=True)
+def moment(scene: Scene, width: int, column: int) -> str:
+    rounds = timeline.hit(scene, width, column)
+    return "" if rounds is None else f"scrub_to({rounds})"
 
 
-def wheel(screen: Screen, lines: int) -> None:
-    """Moves the text cursor by three lines per step of the wheel; if there is no cursor, a step up places one."""
-    if screen.scene.mode in CURSOR:
-        view.cursor_line(screen, 3 * lines)
-    elif lines < 0:
-        view.inspect(screen)
+def lane(scene: Scene, size: Size, at: Offset) -> str:
+    method = race.lane_at(scene, size, at.y)
+    return "" if method is None else f"lane({method!r})"
 
 
-def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
-    if hit and screen.knob_editor:
-        screen.change_view(slider=hit[0])
-        knobs.turn_to(screen, *hit)
+def token(panel: TextPanel) -> ActionAt:
+    def action(_scene: Scene, _size: Size, at: Offset) -> str:
+        place = panel.token_at(*at)
+        return "" if place is None else f"token({place})"
+
+    return action

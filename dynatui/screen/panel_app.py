@@ -31,43 +31,36 @@ from dynatui.terminal.driver import TerminalDriver, bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 
-_WINDOW_S = 5.0
+_WINDOW = 5
 _NEWS_S = 1.0
-"""Least time, in seconds, between updates of the displayed meters, since drawing them has a cost."""
+"""Least time, in seconds, between readings of the meters, since drawing them has a cost."""
 _SLOW_SHARE = 0.25
 """The connection to the terminal counts as slow if at more than this share of ticks a frame is still in transit."""
 
 
 class FrameMeter:
-    """Rates over the last `_WINDOW_S` seconds; the attributes `frames` and `late` count since the start."""
+    """Rates over the last `_WINDOW` readings; the attributes `frames` and `late` count since the start."""
 
     def __init__(self, fps: float) -> None:
         self._fps = fps
-        self._readings: deque[tuple[float, float, int, int, int]] = deque()
+        self._readings = deque[tuple[float, float, int, int, int]](maxlen=_WINDOW + 1)
         """(time, CPU seconds of the thread, bytes sent, frames, late ticks), totals since the start."""
         self._meters = Meters(fps)
-        self._metered_at = float("-inf")
         self.frames = 0
         self.late = 0
         """Number of ticks at which the previous frame was still in transit to the terminal."""
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
         readings = self._readings
+        if readings and now - readings[-1][0] < _NEWS_S:
+            return self._meters
         readings.append((now, cpu_s, sent_bytes, self.frames, self.late))
-        while now - readings[0][0] > _WINDOW_S:
-            readings.popleft()
-        if now - self._metered_at >= _NEWS_S:
-            self._metered_at = now
-            self._meters = self._mean()
+        passed_s, cpu_s, *counts = (new - old for new, old in zip(readings[-1], readings[0], strict=True))
+        if passed_s > 0:
+            sent, frames, late = (count / passed_s for count in counts)
+            slow = late > _SLOW_SHARE * self._fps
+            self._meters = Meters(frames if slow else self._fps, slow, cpu_s / passed_s, sent)
         return self._meters
-
-    def _mean(self) -> Meters:
-        first, last = self._readings[0], self._readings[-1]
-        passed_s, cpu_s, sent_bytes, frames, late = (new - old for new, old in zip(last, first, strict=True))
-        if passed_s <= 0:
-            return Meters(self._fps)
-        slow = late > _SLOW_SHARE * self._fps * passed_s
-        return Meters(frames / passed_s if slow else self._fps, slow, cpu_s / passed_s, sent_bytes / passed_s)
 
 
 FPS, FPS_OVER_SSH = 10, 5
@@ -125,10 +118,6 @@ class PanelApp(App[None], inherit_bindings=False):
         self._clock = clock
         self._all_due = False
         """Whether the next frame draws all canvases."""
-        self._hurried = False
-        """Whether a key press may have changed something, so that the next frame draws small canvases first."""
-        self._left: list[Canvas] = []
-        """Canvases that the last frame left out because of its size limit."""
         self._shown: Shown | None = None
         """Contents of the terminal's screen; None if unknown."""
         self._whole_due = False
@@ -242,35 +231,24 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws the flowing canvases, and all other canvases if they are due; draws nothing while the output is busy.
-
-        When a frame reaches the size limit of a slow connection, the remaining canvases are left to the next frame.
-        With `everything`, small canvases are drawn first, since a key press mostly changes small canvases.
-        """
-        self._hurried |= everything
+        """Draws the flowing canvases and, if they are due, all others; draws nothing while the output is busy."""
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         self._missed = self.output.busy
         if self._missed:
             return
-        due, left = self._due(), list[Canvas]()
-        self._drawn_at = now if self._all_due else self._drawn_at
-        self._all_due = self._hurried = False
         screen, frame = self.screen_stack[0], self._new_frame()
+        self._canvases = self._canvases or list(screen.query(Canvas))
         places = uncovered(screen) if self.screen is screen and not self._whole_due else {}
-        for canvas in due:
-            if canvas not in places:
-                canvas.show(scene_of(canvas), self._inks)
-            elif frame.size < self.output.most_bytes:
+        for canvas in self._canvases:
+            if not (self._all_due or canvas.flowing):
+                continue
+            if canvas in places:
                 canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
             else:
-                left.append(canvas)
-        self._left, self._missed = left, bool(left)
+                canvas.show(scene_of(canvas), self._inks)
+        self._drawn_at = now if self._all_due else self._drawn_at
+        self._all_due = False
         self._send(frame)
-
-    def _due(self) -> list[Canvas]:
-        self._canvases = self._canvases or list(self.screen_stack[0].query(Canvas))
-        due = [canvas for canvas in self._canvases if self._all_due or canvas.flowing or canvas in self._left]
-        return sorted(due, key=lambda canvas: canvas.size.area if self._hurried else canvas not in self._left)
 
     def on_answered(self) -> None:
         """Draws what has changed while the terminal read the last frame, so that a slow connection is never idle."""
@@ -310,4 +288,4 @@ class PanelApp(App[None], inherit_bindings=False):
             changes += f"\x1b[{y + 1};{x + 1}H"
         self._frame_meter.frames += 1
         framed = f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes
-        self._driver.write(f"{framed}{self.output.question(len(framed.encode()))}")
+        self._driver.write(f"{framed}{self.output.question()}")

@@ -13,7 +13,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.film import Screenplay
 from dynatui.screen.knob_editor import KnobEditor
-from dynatui.sources.source import Source
+from dynatui.screen.scene_builder import Source
 from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 

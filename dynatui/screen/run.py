@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.film import Screenplay, film
 from dynatui.screen.panel_app import HUNG_UP
+from dynatui.screen.scene_builder import Source
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.settings_tried import table
 from dynatui.session import Session, View
@@ -39,7 +40,6 @@ from dynatui.sources.engine import EngineSource, load_with_times
 from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
-from dynatui.sources.source import Source
 from dynatui.state.server_state import final_words, verdict
 from dynatui.state.session_log import OPENING, LogLine, SessionLog
 from dynatui.terminal import guard, streams
@@ -137,7 +137,7 @@ def follow(path: Path, view: View) -> int:
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
     """The asciicast of a recorded run for a terminal of this size; works without a terminal."""
     source = TraceSource([run])
-    source.seek(source.played_s[1])
+    source.play(source.played_s[1])
     app = DynaApp(source, ticking=False)
 
     async def laid_out() -> Screenplay:
@@ -163,17 +163,11 @@ def attach(source: ServerSource, view: View, broken: int = 0) -> int:
     """
     make = partial(ServerApp, source, view)
     with _ran(make, view, mouse=False, close=lambda _: source.close(_WAIT_S)) as (app, code, log, _):
-        if code == _FAULT:
-            streams.say(f"stopped because of a bug; please report what {log} says")
         if app.failure is not None:
             raise app.failure
         judged = verdict(app.state, final=True)
-        lines = [summary(app.state), *(final_words(app.state, judged) if broken else ())]
-        if code != _FAULT:
-            out, _ = streams.for_printing()
-            with suppress(OSError):  # a closed terminal cannot show the summary
-                out.writelines(f"{line}\n" for line in lines if line)
-                out.flush()
+        words = (summary(app.state), *(final_words(app.state, judged) if broken else ()))
+        _print(filter(None, words), code, log)
         return code or (0 if judged.kept else broken)
 
 
@@ -191,7 +185,6 @@ def _ran(
     the process. Yields the app, its exit code, the path of the log, and the return value of `close`.
     """
     guard.check_variables()
-    guard.check_descriptors()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
     log = guard.log_path(view.log)
@@ -218,16 +211,21 @@ def _close(app: DynaApp) -> bool:
     return app.source.close(_WAIT_S)
 
 
+def _print(lines: Iterable[str], code: int, log: Path) -> None:
+    """Prints lines on the normal screen; after a bug, asks for a report of it instead."""
+    if code == _FAULT:
+        streams.say(f"stopped because of a bug; please report what {log} says")
+        return
+    out, _ = streams.for_printing()
+    with suppress(OSError):  # a closed terminal cannot show them
+        out.writelines(f"{line}\n" for line in lines)
+        out.flush()
+
+
 def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, ended: bool) -> int:
     """Prints the summary and returns the exit code; if the source is still running, ends the process at once."""
-    with suppress(OSError):  # a closed terminal cannot show the summary
-        if code == _FAULT:
-            sys.stderr.write(f"dynatui stopped because of a bug; please report what {log} says\n")
-        else:
-            width, (out, _) = shutil.get_terminal_size().columns, streams.for_printing()
-            report = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
-            out.writelines(f"{line}\n" for line in report)
-            out.flush()
+    width = shutil.get_terminal_size().columns
+    _print(lines(app.event_reader.session_log, app.written_paths, command(), width), code, log)
     if app.aside.busy:
         remedy = "next time, quit only after the note that files are exported"
         streams.say(f"an export was cut off and lacks files; {remedy}")

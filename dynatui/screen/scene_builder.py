@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from decoder.analysis.bottleneck import plain_pass_s
 from decoder.analysis.what_if import WhatIf, what_if
@@ -14,11 +15,15 @@ from dynatui.gpu import GpuLoad, open_meters
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
 from dynatui.screen.knob_editor import KnobEditor
-from dynatui.sources.source import Controls, Source
+from dynatui.sources.engine import EngineSource
+from dynatui.sources.follow import FollowSource
+from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Prompt, RunState
 from dynatui.state.session_log import SessionLog, opening_of
 from dynatui.state.timeline import Viewpoint
 from dynatui.state.tokens import hits
+
+Source: TypeAlias = EngineSource | TraceSource | FollowSource
 
 _FORESEEN = 200
 """Largest number of events that one call of `read` reads ahead of a playback, to limit the time of a frame."""
@@ -149,7 +154,7 @@ class SceneBuilder:
         return what_if(rounds, rules, plain_pass_s(state.race.tallies.get("ar")))
 
 
-def _stage(controls: Controls, state: RunState) -> Stage | None:
+def _stage(controls: EngineSource, state: RunState) -> Stage | None:
     """The stage at which decoding is paused; None if it is not paused, or if the state lags behind the stage."""
     stage = controls.stage
     if stage is None:

@@ -12,6 +12,7 @@ from dynatui.render import status
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
 from dynatui.render.server_load import loads, speedups
+from dynatui.screen.mouse import in_line
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
@@ -63,7 +64,7 @@ class ServerApp(PanelApp):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
             yield self._sized("loads", self._by_load)
-        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
+        yield Canvas(status.footer, panel="footer", action_at=in_line(status.footer_action))
 
     @property
     def shown(self) -> ServerState:
@@ -99,7 +100,7 @@ class ServerApp(PanelApp):
 
     def action_pause(self) -> None:
         self.frozen_state = self.state if self.frozen_state is None else None
-        self.source.paused = self.frozen_state is not None
+        self.source.set_paused(paused=self.frozen_state is not None)
         self.rearrange()
 
     def action_loads(self) -> None:

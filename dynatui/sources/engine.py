@@ -137,15 +137,18 @@ class EngineSource:
         self.playback = None
         self.conditions = Conditions()
         self.broke = ""
+        """The break condition that paused decoding, in words; empty if none has."""
         self.session = session
         self.lost: DecoderError | None = None
+        """The error that ended the recording early, for example a full disk."""
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """The parameters with all knob changes so far."""
+        """The parameters with all knob changes so far, with which the next prompt begins."""
         self.comparing = ""
+        """The method of which two settings are compared; empty if none is."""
         self._before = session.config
         """The parameters of side A in the next comparison."""
         embedded = session.models.embedded
@@ -184,10 +187,12 @@ class EngineSource:
 
     @property
     def stage(self) -> Stage | None:
+        """The stage of the round at which decoding is paused; None while decoding runs."""
         return self._steering.stage
 
     @property
     def preparing(self) -> str:
+        """Progress of the work in idle time; empty if there is no such work."""
         return self._steering.preparing
 
     @property
@@ -212,6 +217,7 @@ class EngineSource:
             self._steering.paused = paused
 
     def step(self) -> None:
+        """Permits the next stage of the watched method while decoding is paused."""
         with self._lock:
             self.broke = ""
             self._steering.step()
@@ -234,7 +240,11 @@ class EngineSource:
             self._state = structs.replace(self._state, chosen=method)
 
     def compare(self, method: str) -> None:
-        """Raises ConfigError for a method without parameters."""
+        """Begins the prompt again with two lanes of one method: the method itself with the present settings, and side
+        A with the settings at the end of the previous comparison, or at the start if there was none. Later prompts have
+        both lanes too. An empty name ends the comparison, and begins the prompt again without side A. Raises
+        ConfigError for a method without parameters.
+        """
         with self._lock:
             if method:
                 self._beside(self.config, method)
@@ -265,6 +275,7 @@ class EngineSource:
             before.require_kept()
 
     def go(self, step: int) -> None:
+        """Begins the prompt that is `step` prompts later; 0 begins the present prompt again."""
         with self._lock:
             self._step = step
             self._steering.stopped = True
@@ -277,6 +288,7 @@ class EngineSource:
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
+        """Closes the recording, then waits for the thread to end; returns whether it has ended."""
         self.stop()
         try:
             self.record(None)

@@ -13,7 +13,8 @@ from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
 from dynatui.record.checks import Checker
 from dynatui.record.recording import LONGEST_LINE
-from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from dynatui.sources.source import Reader
+from dynatui.state.run_state import Failure, Loading, Prompt
 
 RUN = b'{"type":"run",'
 _REMEDY = "give a file that --record writes"
@@ -117,20 +118,15 @@ class Tail:
         return b""
 
 
-class FollowSource:
-    controls = None
+class FollowSource(Reader):
     playback = None
-    recorded = None
-    lost = None
     speed = 1.0
 
     def __init__(self, path: Path) -> None:
-        self.records: list[Record] = [Loading(f"waiting for events in {shortened(path)}")]
-        self.paused = False
+        super().__init__()
+        self.records.append(Loading(f"waiting for events in {shortened(path)}"))
         self._tail: Tail | None = Tail(path)
         self._path = path
-
-    def start(self) -> None: ...
 
     def advance(self, now: float) -> None:
         del now
@@ -150,9 +146,6 @@ class FollowSource:
 
     def set_speed(self, speed: float) -> None: ...
 
-    def set_paused(self, *, paused: bool) -> None:
-        self.paused = paused
-
     def go(self, step: int) -> None:
         """Follows the file again after an error; `step` has no effect, since the writer chooses the runs."""
         del step
@@ -162,14 +155,11 @@ class FollowSource:
             except RecordingError as error:
                 self._fail(error)
 
-    def stop(self) -> None: ...
-
     def close(self, timeout_s: float) -> bool:
-        del timeout_s
         if self._tail is not None:
             self._tail.close()
         self._tail = None
-        return True
+        return super().close(timeout_s)
 
     def _fail(self, error: RecordingError) -> None:
         self.close(0.0)

@@ -14,8 +14,8 @@ from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from decoder.prompts.prompt import AnyPrompt
 from dynatui.clean import clean, clean_line
-from dynatui.sources.source import REST_S, bounded_speed, readable_speed
-from dynatui.state.run_state import Failure, Prompt, Record, RunState
+from dynatui.sources.source import REST_S, Reader, bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Prompt, RunState
 from dynatui.state.session_log import opening_of, prompt_of
 from dynatui.state.timeline import Timeline
 
@@ -42,7 +42,7 @@ def indexed(events: Sequence[Event]) -> IndexedRun:
     return IndexedRun(events, due_s, {method: tuple(rounds) for method, rounds in places.items()})
 
 
-class TraceSource:
+class TraceSource(Reader):
     """Plays recorded runs by their wall time; raises a RecordingError if the first run cannot be read."""
 
     def __init__(
@@ -52,15 +52,12 @@ class TraceSource:
         prompt_of: Callable[[int], AnyPrompt] | None = None,
     ) -> None:
         """If `speed` is None, a readable speed is chosen. `prompt_of` reads only the prompt of a run."""
-        self.records: list[Record] = []
-        self.controls = None
+        super().__init__()
         self.playback = self
-        self.recorded = None
-        self.lost = None
-        self.paused = False
         self._runs = runs
         self._prompt_of = prompt_of or (lambda number: _prompt(runs[number]))
         self.number, self.count = 0, len(runs)
+        """Index of the shown run, and number of runs."""
         self._run = indexed(runs[0])
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._run.events)))
         self._next = 0
@@ -69,6 +66,7 @@ class TraceSource:
 
     @property
     def events(self) -> Sequence[Event]:
+        """All events of the shown run, played or not."""
         return self._run.events
 
     def opening(self, number: int) -> str:
@@ -94,8 +92,6 @@ class TraceSource:
         """Played time and duration of the present run at speed 1."""
         return min(self._played_s, self._run.seconds), self._run.seconds
 
-    def start(self) -> None: ...
-
     def advance(self, now: float) -> None:
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
@@ -111,40 +107,24 @@ class TraceSource:
             self._played_s = ahead_s
             self._append_due()
 
-    def seek(self, seconds: float) -> None:
-        self._played_s = min(max(0.0, seconds), self._run.seconds)
-        if self._next > 0 and self._run.due_s[self._next - 1] > self._played_s:
-            self._next = 0
-        self._append_due()
-
     def seek_round(self, method: str, rounds: int) -> None:
         """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again."""
         places = self._run.rounds.get(method, ())
-        if rounds <= 0 or not places:
-            self.seek(0.0)
-            return
-        end = places[min(rounds, len(places)) - 1] + 1
+        end = places[min(rounds, len(places)) - 1] + 1 if rounds > 0 and places else 0
+        self._played_s = self._run.due_s[end - 1] if end else 0.0
         if end < self._next:
             self._next = 0
         while self._next < end:
             self._append()
-        self._played_s = self._run.due_s[end - 1]
+        if not end:
+            self._append_due()
 
     def set_speed(self, speed: float) -> None:
         self.speed = bounded_speed(speed)
 
-    def set_paused(self, *, paused: bool) -> None:
-        self.paused = paused
-
     def go(self, step: int) -> None:
         self._open((self.number + step) % self.count)
         self._append_due()
-
-    def stop(self) -> None: ...
-
-    def close(self, timeout_s: float) -> bool:
-        del timeout_s
-        return True
 
     @property
     def _over(self) -> bool:

@@ -1,12 +1,12 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording. Taking events never blocks."""
+"""The source of a server's events: a thread that polls the server or plays a recording. Taking events never blocks."""
 
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from dynatui.record.recording import Recorder
 from dynatui.servers.attach.events import Answer, Event, Opening, Promise, RequestSent, Server
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Largest number of recorded events that are returned at once, so that no frame takes too long."""
+"""Largest number of events that are returned at once, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits for the given number of seconds, and returns whether to stop polling."""
+"""Waits for the given number of seconds, and returns whether to stop."""
+Watch: TypeAlias = Callable[[Pause], Generator[Event]]
 
 Promised: TypeAlias = Callable[[Kind, float], Promise]
 """(kind of a server, seconds since the start) -> the figures with which the server is compared from then on."""
@@ -34,7 +35,7 @@ def polled(
     secret: str | None,
     request: "Request | None" = None,
     promised: Promised | None = None,
-) -> Callable[[Pause], Generator[Event]]:
+) -> Watch:
     """A function that polls in the calling thread, and sends `request` in another thread."""
 
     def events(pause: Pause) -> Generator[Event]:
@@ -88,47 +89,36 @@ def _request(
         put(sent(request, plan.address.base, kind, partial(client.answer, patience_s=PATIENCE_S), time.monotonic))
 
 
+def played(events: Iterable[Event], speed: float = 1.0) -> Watch:
+    """A function that plays a recording at `speed` times the recorded speed; sessions follow without a pause."""
+
+    def play(pause: Pause) -> Generator[Event]:
+        played_s = 0.0
+        for event in events:
+            due_s = 0.0 if isinstance(event, Opening) else event.t
+            if due_s > played_s and pause((due_s - played_s) / speed):
+                return
+            played_s = due_s
+            yield event
+
+    return play
+
+
 def _drained(queue: "SimpleQueue[T]") -> list[T]:
-    items = list[T]()
-    with suppress(Empty):
-        while True:
-            items.append(queue.get_nowait())
-    return items
+    """The waiting items, for the queue's only reader."""
+    return [queue.get() for _ in range(min(queue.qsize(), _AT_ONCE))]
 
 
-class ServerSource(Protocol):
-    """A source of server events, for runs with and without a screen."""
+class ServerSource:
+    """Events of a server or of a recording, from a thread; each is recorded before it is returned."""
 
-    paused: bool
-    """Whether the playback of a recording is paused; the polling of a live server does not pause."""
-    recording: bool
-    live: bool
-
-    def start(self) -> None: ...
-
-    def take(self) -> list[Event]:
-        """Events since the last call; once no event is left, raises the error that ended the source, if any."""
-
-    @property
-    def ended(self) -> bool: ...
-
-    def stop(self) -> None: ...
-
-    def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the source to end; returns whether it has ended."""
-
-
-class LiveServer:
-    """Polls a server in a thread, and records every event before it is returned."""
-
-    live = True
-
-    def __init__(self, watch: Callable[[Pause], Generator[Event]], recorder: Recorder | None = None) -> None:
-        self.paused = False
+    def __init__(self, watch: Watch, recorder: Recorder | None = None, *, live: bool = True) -> None:
+        self.live = live
         self.recording = recorder is not None
         self._watch = watch
         self._recorder = recorder
-        self._stop = threading.Event()
+        self._stop, self._playing = threading.Event(), threading.Event()
+        self._playing.set()
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="attach", daemon=True)
@@ -137,6 +127,7 @@ class LiveServer:
         self._thread.start()
 
     def take(self) -> list[Event]:
+        """Events since the last call; once no event is left, raises the error that ended the source, if any."""
         fault, events = self._fault, _drained(self._events)
         if fault is not None and not events:
             raise fault
@@ -146,11 +137,20 @@ class LiveServer:
     def ended(self) -> bool:
         return not self._thread.is_alive() and self._events.empty()
 
+    def set_paused(self, *, paused: bool) -> None:
+        """Pauses the playback of a recording; the polling of a live server does not pause."""
+        if paused and not self.live:
+            self._playing.clear()
+        else:
+            self._playing.set()
+
     def stop(self) -> None:
         """The thread ends soon, but only after some seconds if it is waiting for an answer."""
         self._stop.set()
+        self._playing.set()
 
     def close(self, timeout_s: float) -> bool:
+        """Closes the recording and waits for the thread to end; returns whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()
@@ -158,9 +158,14 @@ class LiveServer:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _pause(self, seconds: float) -> bool:
+        self._stop.wait(seconds)
+        self._playing.wait()
+        return self._stop.is_set()
+
     def _run(self) -> None:
         try:
-            with closing(self._watch(self._stop.wait)) as events:
+            with closing(self._watch(self._pause)) as events:
                 for event in events:
                     if self._stop.is_set():
                         return
@@ -169,55 +174,3 @@ class LiveServer:
                     self._events.put(event)
         except Exception as error:  # noqa: BLE001 - `take` raises it in the reading thread
             self._fault = error
-
-
-class RecordedServer:
-    """Plays a recording at `speed` times the recorded speed; sessions follow each other without a pause."""
-
-    live = False
-    recording = False
-
-    def __init__(
-        self, events: Iterable[Event], speed: float = 1.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.paused = False
-        self._events = iter(events)
-        self._speed = speed
-        self._clock = clock
-        self._advanced_at = clock()
-        self._played = 0.0
-        """Played seconds of the present session."""
-        self._next: Event | None = None
-        self._ended = False
-
-    def start(self) -> None: ...
-
-    def take(self) -> list[Event]:
-        """Raises a RecordingError at an invalid line."""
-        now = self._clock()
-        self._played += 0.0 if self.paused else (now - self._advanced_at) * self._speed
-        self._advanced_at, events = now, list[Event]()
-        while not self.paused and len(events) < _AT_ONCE and (event := self._upcoming()) is not None:
-            if isinstance(event, Opening):
-                self._played = 0.0
-            elif event.t > self._played:
-                break
-            events.append(event)
-            self._next = None
-        return events
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
-
-    def stop(self) -> None: ...
-
-    def close(self, timeout_s: float) -> bool:
-        del timeout_s
-        return True
-
-    def _upcoming(self) -> Event | None:
-        if self._next is None and not self._ended:
-            self._next = next(self._events, None)
-            self._ended = self._next is None
-        return self._next

@@ -1,21 +1,15 @@
-"""The protocol of the sources of records, and the conditions at which decoding pauses."""
+"""What the sources of records share: speeds, sources without an engine, and the conditions at which decoding pauses."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from decoder.analysis.metrics import compared_until, drafted_nodes, first_difference
-from decoder.errors import DecoderError
 from decoder.events import Event, Round
-from decoder.knobs import KnobName, RulesName
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.run.config import RunConfig
-from decoder.session.steering import Stage, Turn
 from decoder.tree_rules import used_depth
 from dynatui.number_format import nth
-from dynatui.session import Session
 from dynatui.state.lane import LaneState, is_sane
 from dynatui.state.run_state import Record, RunState
 
@@ -127,116 +121,27 @@ SLOWEST, FASTEST = 0.001, 1000.0
 _SLOWEST_TEXT = 1 / 64
 
 
-class KnobControls(Protocol):
-    config: RunConfig
-    """The parameters with which the next prompt begins, including all knob changes."""
+class Reader:
+    """A source of records without an engine and without a thread."""
 
-    def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn: ...
+    controls = None
+    recorded = None
+    lost = None
 
-
-class Controls(KnobControls, Protocol):
-    """Controls of an engine; steps and break conditions apply to the watched method."""
-
-    session: Session
-    broke: str
-    """The break condition that paused decoding, in words; empty if none has."""
-    conditions: Conditions
-
-    @property
-    def prompt(self) -> str: ...
-
-    @property
-    def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while decoding runs."""
-
-    @property
-    def preparing(self) -> str:
-        """Progress of the work in idle time; empty if there is no such work."""
-
-    comparing: str
-    """The method of which two settings are compared; empty if none is."""
-
-    def watch(self, method: str) -> None: ...
-
-    def compare(self, method: str) -> None:
-        """Begins the prompt again with two lanes of one method: the method itself with the present settings, and side
-        A with the settings at the end of the previous comparison, or at the start if there was none. Later prompts have
-        both lanes too. An empty name ends the comparison, and begins the prompt again without side A.
-        """
-
-    def step(self) -> None:
-        """Permits the next stage while decoding is paused."""
-
-    def break_on(self, conditions: Conditions) -> None: ...
-
-    def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, and begins the new prompt."""
-
-    def record(self, path: Path | None) -> None:
-        """Records this run and later runs; None ends the recording. Raises RecordingError."""
-
-
-class Playback(Protocol):
-    number: int
-    """Index of the shown run."""
-    count: int
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """All events of the shown run, played or not."""
-
-    def opening(self, number: int) -> str:
-        """The beginning of a run's prompt."""
-
-    def text(self, method: str, number: int) -> str: ...
-
-    def length(self, method: str) -> tuple[int, float]: ...
-
-    def seek_round(self, method: str, rounds: int) -> None: ...
-
-
-class Source(Protocol):
-    """A source of records: an engine, a recording, or a growing recording."""
-
-    records: list[Record]
-
-    @property
-    def controls(self) -> Controls | None: ...
-
-    @property
-    def playback(self) -> Playback | None: ...
-
-    @property
-    def speed(self) -> float:
-        """Relative speed: 1 is the speed of the machine or of the recorded run."""
-
-    @property
-    def paused(self) -> bool: ...
-
-    @property
-    def recorded(self) -> Path | None:
-        """The file that events are written to."""
-
-    @property
-    def lost(self) -> DecoderError | None:
-        """The error that ended the recording early, for example a full disk."""
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.paused = False
 
     def start(self) -> None: ...
 
-    def advance(self, now: float) -> None:
-        """Appends the records due at `now` (seconds), for a source without a thread."""
-
-    def set_speed(self, speed: float) -> None: ...
-
-    def set_paused(self, *, paused: bool) -> None: ...
-
-    def go(self, step: int) -> None:
-        """Begins the prompt that is `step` prompts later; 0 begins the present prompt again."""
+    def set_paused(self, *, paused: bool) -> None:
+        self.paused = paused
 
     def stop(self) -> None: ...
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the source to end; returns whether it has ended."""
+        del timeout_s
+        return True
 
 
 def bounded_speed(speed: float) -> float:

@@ -2,13 +2,11 @@
 
 import curses
 import errno
-import math
 import os
 import select
 import signal
 import termios
 import time
-from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -28,52 +26,33 @@ QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
 """Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
 _SILENT_S = 1.0
 """Seconds without any answer after which the terminal is assumed to answer no question."""
-_FRAME_S = 0.25
-"""Longest time, in seconds, that sending a frame should take on a slow connection."""
-_LEAST_BYTES = 250
 _LOST_S = 15.0
 """Seconds since the last answer after which open questions count as lost, if the terminal has answered before."""
 
 
 class Answers:
-    """Open questions to the terminal. Once an answer is overdue, no answer is awaited until the terminal answers again.
-    Also estimates how many bytes the connection carries in `_FRAME_S`; the quickest answer's time counts as latency.
-    """
+    """Open questions to the terminal; after an overdue answer, none is awaited until it answers again."""
 
     def __init__(self) -> None:
-        self.most_bytes = math.inf
-        """Largest size of a frame, in bytes; infinite until a frame has taken longer than `_FRAME_S`."""
-        self._waiting = deque[tuple[float, int]]()
-        """(time of the question, bytes of the frame before it)."""
+        self._open = 0
         self._since_s = 0.0
         """Time of the latest answer, or of the first question after all questions were answered."""
         self._patience_s = _SILENT_S
-        self._quickest_s = math.inf
 
-    def ask(self, now: float, size: int) -> None:
-        if not self._waiting:
+    def ask(self, now: float) -> None:
+        if not self._open:
             self._since_s = now
-        self._waiting.append((now, size))
+        self._open += 1
 
     def take(self, now: float) -> None:
         """Registers an answer; from then on, answers are awaited again."""
         self._since_s, self._patience_s = now, _LOST_S
-        if self._waiting:
-            asked_s, size = self._waiting.popleft()
-            self._quickest_s = min(self._quickest_s, now - asked_s)
-            self._learn(size, now - asked_s - self._quickest_s)
+        self._open = max(0, self._open - 1)
 
     def complete(self, now: float) -> bool:
-        if self._waiting and now - self._since_s >= self._patience_s:
-            self._waiting.clear()
-            self._patience_s = 0.0
-        return not self._waiting
-
-    def _learn(self, size: int, sent_s: float) -> None:
-        if sent_s > _FRAME_S:
-            self.most_bytes = max(_LEAST_BYTES, size * _FRAME_S / sent_s)
-        elif size > self.most_bytes / 2:
-            self.most_bytes *= 2 if sent_s < _FRAME_S / 2 else 1
+        if self._open and now - self._since_s >= self._patience_s:
+            self._open, self._patience_s = 0, 0.0
+        return not self._open
 
 
 class Output:
@@ -110,16 +89,11 @@ class Output:
         """Drops all open questions, as the terminal may have lost them or may be another one."""
         self._answers = Answers()
 
-    @property
-    def most_bytes(self) -> float:
-        """Largest size of a frame, in bytes, so that a slow connection carries it in about `_FRAME_S`."""
-        return self._answers.most_bytes
-
-    def question(self, size: int = 0) -> str:
-        """The question to write after a frame of `size` bytes; empty without a terminal."""
+    def question(self) -> str:
+        """The question to write after a frame; empty without a terminal."""
         if self._descriptor is None:
             return ""
-        self._answers.ask(time.monotonic(), size)
+        self._answers.ask(time.monotonic())
         return QUESTION
 
     def answered(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from decoder.knobs import KnobName, bounds
-from decoder.methods import METHODS, draws_alone
+from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import choices, having, info, sliders_of, turns
@@ -143,6 +143,7 @@ def set_typed(screen: Screen) -> None:
 
 
 def turn_to(screen: Screen, name: KnobName, value: float) -> None:
+    screen.change_view(slider=name)
     _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
 
 
@@ -163,21 +164,8 @@ def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], 
         turned = act(editor, state)
         now = f"{info(name).symbol} {info(name).written(editor.sampling.knob(name))}"
         greedy = ", greedy," if editor.sampling.greedy else ""
-        screen.show_note(f"{now}{greedy} for all methods, {_from_where(state)}" if turned else f"{now} as before")
-
-
-def _from_where(state: RunState) -> str:
-    """Describes the first token that a new temperature or top-p affects: one that no method has decoded yet."""
-    if state.run is None:
-        return "from the first token on"
-    alone = [name for name in state.lanes if draws_alone(name)]
-    comparable = [name for name in state.lanes if name not in alone]
-    through = next((name for name in comparable if name in state.ends), None)
-    if through is not None or not comparable:
-        return "from the next prompt on" + (f": {through} has finished this text" if through else "")
-    furthest = max(lane.committed for lane in state.lanes.values())
-    exception = f"; {', '.join(alone)} from the next prompt on" if alone else ""
-    return f"from about token {furthest} on{exception}"
+        effect = f"{greedy} for all methods, from the first undecoded token on" if turned else " as before"
+        screen.show_note(f"{now}{effect}")
 
 
 def choose_estimate(screen: Screen, step: int) -> bool:

@@ -46,11 +46,6 @@ def step(screen: Screen) -> None:
         screen.source.set_paused(paused=True)
 
 
-def _scroll_log(screen: Screen, below: int) -> None:
-    lines = log.entries(screen.scene.state, screen.scene.keys)
-    screen.change_view(log_end=min(max(0, below), max(0, len(lines) - 1)))
-
-
 def _note_whose_round(screen: Screen) -> None:
     state = screen.viewpoint.newest
     if state.watched in state.ends:
@@ -84,35 +79,36 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    if screen.scene.panel == "log":
-        _scroll_log(screen, screen.scene.log_end - lines)
-    elif screen.scene.panel == "prompts":
-        view.move_prompt(screen, lines)
-    elif screen.scene.panel == "whatif" and knobs.choose_estimate(screen, lines):
-        pass
-    else:
+    if not _scroll_list(screen, lines):
         scrub(screen, lines)
 
 
 def first(screen: Screen) -> None:
-    if screen.scene.panel == "log":
-        _scroll_log(screen, sys.maxsize)
-    elif screen.scene.panel == "prompts":
-        view.move_prompt(screen, -sys.maxsize)
-    else:
-        scrub_to(screen, 0)
+    scroll(screen, -sys.maxsize)
 
 
 def last(screen: Screen) -> None:
-    if screen.scene.panel == "prompts":
-        view.move_prompt(screen, sys.maxsize)
+    if _scroll_list(screen, sys.maxsize):
         return
-    if screen.scene.panel == "log":
-        _scroll_log(screen, 0)
     if playback := screen.source.playback:
         scrub_to(screen, playback.length(screen.viewpoint.state.watched)[0])
     else:
         live(screen)
+
+
+def _scroll_list(screen: Screen, lines: int) -> bool:
+    """Moves in the list of the chosen panel; returns False if the panel has none."""
+    match screen.scene.panel:
+        case "log":
+            count = len(log.entries(screen.scene.state, screen.scene.keys))
+            screen.change_view(log_end=min(max(0, screen.scene.log_end - lines), max(0, count - 1)))
+        case "prompts":
+            view.move_prompt(screen, lines)
+        case "whatif":
+            return knobs.choose_estimate(screen, lines)
+        case _:
+            return False
+    return True
 
 
 def live(screen: Screen) -> None:

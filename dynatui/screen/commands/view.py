@@ -18,7 +18,7 @@ from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.pages.page import SearchScreen
 from dynatui.screen.pages.server_page import ServerPage
 from dynatui.screen.protocol import Screen
-from dynatui.sources.source import Playback
+from dynatui.sources.playback import TraceSource
 from dynatui.state.tokens import entry_of, hits
 
 _HEAT_NAMES = {
@@ -49,6 +49,18 @@ def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
         screen.source.set_paused(paused=True)
     screen.viewpoint.look_at(round_number(screen.viewpoint.whole, tokens[place]))
     screen.change_view(cursor=place, **changes)
+
+
+def token(screen: Screen, place: int) -> None:
+    look_at_token(screen, place, mode="search" if screen.scene.mode == "search" else "inspect", panel="text")
+
+
+def wheel(screen: Screen, lines: int) -> None:
+    """Moves the text cursor by three lines per step of the wheel; if there is no cursor, a step up places one."""
+    if screen.scene.mode in CURSOR:
+        cursor_line(screen, 3 * lines)
+    elif lines < 0:
+        inspect(screen)
 
 
 def cursor(screen: Screen, step: int) -> None:
@@ -119,6 +131,11 @@ def beside(screen: Screen) -> None:
 
 def panel(screen: Screen, name: PanelName) -> None:
     screen.change_view(panel=name)
+
+
+def lane(screen: Screen, method: str) -> None:
+    panel(screen, "race")
+    screen.watch_method(method)
 
 
 def next_panel(screen: Screen, step: int) -> None:
@@ -198,7 +215,7 @@ def _find(screen: Screen, query: str) -> None:
         screen.show_note(f'"{clean_line(query)}" is not in the text of {watched or "any method"}{so_far}')
 
 
-def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
+def _run_with(query: str, screen: Screen, playback: TraceSource, step: int) -> int | None:
     """Number of runs to the nearest other run with a hit, in the direction of `step`; None if no other has a hit."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):

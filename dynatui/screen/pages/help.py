@@ -42,7 +42,8 @@ _ATTACHED = (
     "which the token at that position was accepted. The upper figures and the curves describe the last interval, the "
     "lower figures the session. A dash stands for a figure that the server does not report; curves have a gap where "
     "the server did not answer. What is wrong with a server, and whether it keeps the promise of --expect, is told "
-    "below the first line."
+    "below the first line. Drafts count as wasted when many rounds, over 10 s or more, gave hardly more than one token "
+    "each on average. Tokens per round are an upper bound of the speed-up over decoding without drafts."
 )
 
 
@@ -78,22 +79,7 @@ def compare_help(keys: Keymap) -> Page:
 
 
 def server_help(keys: Keymap) -> Page:
-    return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED} {_wasted()}")), "attach")
-
-
-def _wasted() -> str:
-    from dynatui.servers.attach.figures import (  # noqa: PLC0415 - imports a parser
-        PAYING_FROM,
-        ROUNDS,
-        SECONDS,
-        WASTED_BELOW,
-    )
-
-    return (
-        f"Drafts count as wasted when at least {ROUNDS} rounds, over at least {SECONDS:g} s, gave fewer than "
-        f"{WASTED_BELOW:g} tokens per round on average; the warning stays until rounds give {PAYING_FROM:g} tokens on "
-        "average. Tokens per round are an upper bound of the speed-up over decoding without drafts."
-    )
+    return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED}")), "attach")
 
 
 def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:

@@ -1,30 +1,29 @@
-"""Pages over the main screen: text, editor, search line, themes, break conditions, and the palette of commands."""
+"""Pages over the main screen: text, editor, search line, list to choose from, break conditions, and result of a run."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.text import Text
-from textual import events, work
+from textual import events
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
-from textual.errors import NoWidget
-from textual.geometry import Region
 from textual.screen import ModalScreen
 from textual.strip import Strip
-from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
 
-from dynatui.clean import clean
-from dynatui.keymap import Key, Keymap, Mode
+from dynatui.clean import clean, clean_line
+from dynatui.keymap import Keymap, Mode
 from dynatui.render.ink import ASCII
+from dynatui.result import heading, result, settings
 from dynatui.screen.protocol import Screen
-from dynatui.sources.source import BREAKS, EXPLANATIONS, Controls
+from dynatui.sources.engine import EngineSource
+from dynatui.sources.source import BREAKS, EXPLANATIONS
+from dynatui.state.run_state import RunState
 from dynatui.terminal.driver import cap_of
 
 _QUITS = "leave"
@@ -174,41 +173,67 @@ class SearchScreen(Modal[str | None]):
         self.dismiss(event.value)
 
 
-class ThemeScreen(Modal[str | None]):
-    """Returns the name of the chosen theme, or None to restore the previous theme."""
+class Choice(NamedTuple):
+    name: str
+    line: Text
+    also: str = ""
+    """Further words by which it is found."""
+
+
+class ChoiceScreen(Modal[str | None]):
+    """A list whose lines are found by typed words. Returns the name of the chosen one, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
-        Binding("j", "move(1)", "down", show=False),
-        Binding("k", "move(-1)", "up", show=False),
+        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
+        *(Binding(key, f"move({key!r})", key, show=False) for key in ("up", "down", "pageup", "pagedown")),
     ]
 
-    def __init__(self, names: Sequence[str], current: str, show: Callable[[str], None]) -> None:
+    def __init__(
+        self, title: str, choices: Sequence[Choice], current: str = "", show: Callable[[str], None] | None = None
+    ) -> None:
+        """`show`: called with the name of each line that the cursor comes to."""
         super().__init__()
-        self._names, self._current, self._show = names, current, show
-        self._list = OptionList(*names, markup=False, compact=True)
+        self._title, self._choices, self._current, self._show = title, choices, current, show
+        self._input = Input(placeholder="words of a line; enter takes it, esc goes back", compact=True)
+        self._input.cursor_blink = False
+        self._list = OptionList(markup=False, compact=True)
+        self._list.can_focus = False
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="page themes"):
-            yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
+        with Vertical(classes="page choice"):
+            yield Static(Text(self._title, "bold"), markup=False)
+            yield self._input
             yield self._list
 
     def on_mount(self) -> None:
-        self._list.highlighted = self._names.index(self._current)
-        self._list.focus()
+        self._find("")
+        self._input.focus()
 
-    def action_move(self, step: int) -> None:
-        if step > 0:
-            self._list.action_cursor_down()
-        else:
-            self._list.action_cursor_up()
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._find(event.value)
+
+    def on_input_submitted(self) -> None:
+        if option := self._list.highlighted_option:
+            self.dismiss(option.id)
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        if self.is_active:
-            self._show(self._names[event.option_index])
+        if self.is_active and self._show and event.option_id:
+            self._show(event.option_id)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._names[event.option_index])
+        self.dismiss(event.option_id)
+
+    def action_move(self, key: str) -> None:
+        actions = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
+        getattr(self._list, f"action_{actions[key]}")()
+
+    def _find(self, words: str) -> None:
+        """Lists the lines with these words, and first those that have them in the name."""
+        found = [each for each in self._choices if holds(f"{each.line.plain} {each.also}", words)]
+        found.sort(key=lambda each: not holds(each.name, words))
+        names = [each.name for each in found]
+        self._list.set_options(Option(each.line, each.name) for each in found)
+        self._list.highlighted = names.index(self._current) if self._current in names else 0 if names else None
 
 
 _STEP = 0.05
@@ -221,7 +246,7 @@ class BreakScreen(Page):
         *(Binding(str(number), f"switch({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
     ]
 
-    def __init__(self, keys: Keymap, controls: Controls) -> None:
+    def __init__(self, keys: Keymap, controls: EngineSource) -> None:
         super().__init__(keys, "breaks", self._conditions)
         self._controls = controls
 
@@ -247,58 +272,45 @@ class BreakScreen(Page):
         return page
 
 
-_BY_MEANING = 2.0
-"""Score per letter of a match in help or synonyms: less than for adjacent letters of the title, more than for
-scattered letters of the title."""
+_OF_PAGE = frozenset(
+    ("escape", "enter", "space", "j", "k", "g", "G", "up", "down", "home", "end", "pageup", "pagedown")
+)
+_WIDEST, _SHARE, _EDGE = 84, 0.96, 6
+"""As in the style sheet: largest width of the page, in cells and as a share of the screen, and width of both edges."""
 
 
-class KeyCommands(Provider):
-    async def discover(self) -> Hits:
-        for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
-            _, key_cap = self._line(title)
-            yield DiscoveryHit(_with_key(Content(title), key_cap), callback, text=title, help=help_text)
+class ResultPage(Page):
+    """Some keys only scroll or close the page; any other key closes the page and has its usual effect."""
 
-    async def search(self, query: str) -> Hits:
-        matcher = self.matcher(query)
-        for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
-            key, key_cap = self._line(title)
-            score = matcher.match(title)
-            if holds(f"{title} {help_text} {key.also}", query):
-                score = max(score, _BY_MEANING * len(query))
-            if score > 0:
-                yield Hit(score, _with_key(matcher.highlight(title), key_cap), callback, text=title, help=help_text)
+    def __init__(self, keys: Keymap, page: Callable[[], Text], act: Callable[[str], object]) -> None:
+        super().__init__(keys, "", page)
+        self._act = act
 
-    def _line(self, title: str) -> tuple[Key, str]:
-        commands = cast("Screen", self.app).scene.keys.commands
-        return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
+    def on_key(self, event: events.Key) -> None:
+        cap = cap_of(event)
+        action = self.keys.action_for(cap, self._mode)
+        if cap in _OF_PAGE or action is None:
+            return
+        event.stop()
+        event.prevent_default()
+        self.dismiss()
+        self.app.call_later(self._act, action)
 
 
-def _with_key(title: Content, key_cap: str) -> Content:
-    return title.append(Content(f"   {key_cap}").stylize("bold"))
-
-
-class Commands(CommandList):
-    """Textual's list of commands, which ignores a click on a row that no longer exists."""
-
-    def on_click(self, event: events.Click) -> None:
-        if event.style.meta.get("option", -1) >= self.option_count:
-            event.prevent_default()
-
-
-class Palette(CommandPalette, Modal[None]):
-    def compose(self) -> ComposeResult:
-        for widget in super().compose():
-            yield Commands() if isinstance(widget, CommandList) else widget
-
-    def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
-        """The widget at a position; the palette itself if there is none, as after a shrink of the list."""
-        try:
-            return super().get_widget_at(x, y)
-        except NoWidget:
-            return self, self.region
-
-    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - Textual cancels this group
-    async def _gather_commands(self, search_value: str) -> None:
-        """Does nothing after the palette is closed."""
-        if self.query(CommandList):
-            await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001
+def result_text(screen: Screen, state: RunState, width: int) -> Text:
+    """`width`: width of the screen, in cells."""
+    inner = min(_WIDEST, int(_SHARE * width)) - _EDGE
+    head, *rows = result(state.race, inner)
+    title, pair = heading(state.race)
+    page = Text.assemble((f"{title.capitalize()}\n\n", "bold"), (f"{head}\n", "dim"), "\n".join(rows), f"\n\n{pair}\n")
+    page.append("".join(f"{line}\n" for line in settings(state.lanes)))
+    cap, recorded, command = screen.scene.keys.cap, screen.source.recorded, screen.command_line()
+    page.append(f"\n{cap('prompt(1)')} runs the prompts again   {cap('prompt(0)')} the last one   {cap('leave')} quits")
+    keeps = "" if recorded else f"   {cap('record')} records the last text"
+    page.append(f"\nesc goes back to the panels{keeps}")
+    if recorded:
+        page.append(f"\n\nRecorded: dynatui replay {clean_line(str(recorded))}", "dim")
+    if command:
+        all_of_it = "" if recorded else " (--record FILE records it)"
+        page.append(f"\n\nThe same run again{all_of_it}: {clean_line(command)}", "dim")
+    return page

@@ -4,7 +4,7 @@ If no other widget covers the panel, the app writes the changed cells (`patch`);
 (`render_lines`). The two ways may alternate.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,7 +12,7 @@ from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
 from rich.style import Style
-from textual.events import MouseDown
+from textual.events import MouseDown, MouseMove
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.screen import Screen
@@ -21,13 +21,11 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii, width_of
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks, scrolled
+from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks
 
-Change: TypeAlias = tuple[int, Row]
-"""(row number, old row)."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
-ActionAt: TypeAlias = Callable[[Scene, int, int], str]
-"""(scene, width of the panel, clicked column) -> action of the click; empty if there is none."""
+ActionAt: TypeAlias = Callable[[Scene, Size, Offset], str]
+"""(scene, size of the panel, clicked cell) -> action of the click; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,6 @@ class Still:
     draw: DrawPanel
     region: Region
     looks: Mapping[Ink, CellStyle]
-
-
-_WORTH_SCROLLING = 4
-"""Least number of changed rows for which the terminal's scrolling is tried."""
 
 
 class Canvas(Widget):
@@ -57,9 +51,12 @@ class Canvas(Widget):
         flowing: bool = False,
         classes: str | None = None,
         action_at: ActionAt = lambda *_: "",
+        dragged: bool = False,
     ) -> None:
         super().__init__(id=panel, classes=classes)
         self._action_at = action_at
+        self._dragged = dragged
+        """Whether a drag repeats the click at each cell; on other panels, a second click would undo the first."""
         self.flowing = flowing
         """Whether the canvas is drawn at every frame; other canvases are drawn less often, all in the same frame."""
         self._draw_panel = draw_panel
@@ -75,20 +72,19 @@ class Canvas(Widget):
         self._looks: dict[Ink, CellStyle] = {}
 
     def on_mouse_down(self, event: MouseDown) -> None:
-        if action := self._action_at(self._scene, self.size.width, event.x):
-            event.stop()
+        if action := self._action_at(self._scene, self.size, event.offset):
+            self.post_message(self.Pressed(action))
+
+    def on_mouse_move(self, event: MouseMove) -> None:
+        if event.button and self._dragged and (action := self._action_at(self._scene, self.size, event.offset)):
             self.post_message(self.Pressed(action))
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
-        for y, _ in self._changes(scene, inks):
+        for y in self._changes(scene, inks):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        changes = list(self._changes(scene, inks))
-        lines: Iterable[int] = [y for y, _ in changes]
-        if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
-            lines = self._scroll(changes, place, frame)
-        for y in lines:
+        for y in self._changes(scene, inks):
             frame.put(in_looks(self._rows[y], self._looks_of_inks()), place.x, place.y + y)
 
     def still(self) -> Still:
@@ -118,8 +114,8 @@ class Canvas(Widget):
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
-    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """Draws the scene and yields changed rows; none after a change of size, since Textual then sends all rows."""
+    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[int]:
+        """Draws the scene; yields the numbers of changed rows, or none if Textual sends all rows, of a new size."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -133,7 +129,7 @@ class Canvas(Widget):
             return
         for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
             if old is not new:
-                yield y, old
+                yield y
 
     def _draw(self) -> None:
         """Draws the scene at the present size; unchanged rows stay the same objects."""
@@ -143,17 +139,6 @@ class Canvas(Widget):
             before[y][1] if y < len(before) and before[y][0] == row else fitted(row, self.size.width, self._scene)
             for y, row in enumerate(self._drawn_rows)
         ]
-
-    def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> range:
-        """Lets the terminal scroll rows that have moved up; returns the numbers of the rows to write afterwards."""
-        top, bottom = changes[0][0], changes[-1][0]
-        after = self._rows[top : bottom + 1]
-        before = [*after]
-        for y, old in changes:
-            before[y - top] = old
-        if rows := scrolled(before, after):
-            frame.scroll(place.y + top, place.y + bottom, rows)
-        return range(top, bottom + 1)
 
     def _forget(self) -> None:
         self._drawn_size, self._styles, self._looks = None, {}, {}

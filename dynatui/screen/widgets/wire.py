@@ -26,12 +26,6 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
 """Up to this many unchanged cells between two changes are sent again: moving the cursor would take as many bytes."""
-_MOVE = 7
-"""Approximate number of bytes of a cursor move."""
-_ERASED = 12
-"""Least number of blanks that are erased, not written: erasing them and moving past them takes up to ten bytes."""
-_WORTH_SCROLLING = 3
-"""Least number of rows that scrolling must save from being sent again."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """SGR code of an attribute -> SGR code that ends it; bold and dim end with the same code."""
 _REVERSE = 7
@@ -140,8 +134,6 @@ class Frame:
         self._runs = dict[CellStyle, list[tuple[int, int, Looks]]]()
         """(line, column, content) of each change, by the first style of the content."""
         self._look = RESET
-        self.size = 0
-        """Approximate number of bytes."""
 
     def clear(self, look: CellStyle) -> None:
         """Fills the screen with blanks of this style, or with plain blanks if the terminal cannot erase in colours."""
@@ -165,14 +157,6 @@ class Frame:
                     self._add(line, column + start + at, ((text, look),))
         shown[column : column + len(after)] = after
 
-    def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls the lines `top` to `bottom` up by `rows`; the last `rows` of these lines become unknown."""
-        self._write_runs()
-        self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
-        shown = self._shown
-        below: list[list[Cell | None]] = [[None] * shown.width for _ in range(rows)]
-        shown.rows[top : bottom + 1] = [*shown.rows[top + rows : bottom + 1], *below]
-
     def text(self) -> str:
         self._write_runs()
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
@@ -183,7 +167,7 @@ class Frame:
         for look, run in groupby(cells, key=itemgetter(1)):
             added = "".join(map(itemgetter(0), run))
             joins = look.of_blanks is part_look.of_blanks and (added.isspace() or text.isspace())
-            if text and (not joins or self._erases(added, look) or self._erases(text, part_look)):
+            if text and not joins:
                 yield start, text, part_look
                 start, text = start + len(text), ""
             part_look = part_look if text and added.isspace() else look
@@ -192,7 +176,6 @@ class Frame:
 
     def _add(self, line: int, column: int, row: Looks) -> None:
         self._runs.setdefault(row[0][1], []).append((line, column, row))
-        self.size += _MOVE + sum(len(text.encode()) for text, _ in row)
 
     def _write_runs(self) -> None:
         cursor: tuple[int, int] | None = None
@@ -202,12 +185,8 @@ class Frame:
                 cursor = line, column
                 for text, look in row:
                     self._turn(look, blank=text.isspace())
-                    if len(row) == 1 and self._erases(text, look):
-                        self._pieces.append(f"\x1b[{len(text)}X")
-                    else:
-                        self._pieces.append(text)
-                        cursor = line, cursor[1] + cell_len(text)
-        self._runs.clear()
+                    self._pieces.append(text)
+                    cursor = line, cursor[1] + cell_len(text)
 
     def _turn(self, look: CellStyle, *, blank: bool) -> None:
         if look is not self._look:
@@ -216,9 +195,6 @@ class Frame:
                 self._pieces.append(codes)
                 self._look = look
 
-    def _erases(self, text: str, look: CellStyle) -> bool:
-        return len(text) >= _ERASED and text.isspace() and self._shown.erases and not look.of_blanks.attributes
-
 
 def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
     if cursor == (line, column):
@@ -226,17 +202,6 @@ def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
     if cursor and line == cursor[0] and column > cursor[1]:
         return f"\x1b[{column - cursor[1]}C"
     return f"\x1b[{line + 1};{column + 1}H"
-
-
-def scrolled(before: Sequence[Row], after: Sequence[Row]) -> int:
-    """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
-    for rows in range(1, len(after)):
-        same = sum(
-            old == new and any(text.strip() for text, _ in new) for old, new in zip(before[rows:], after, strict=False)
-        )
-        if same >= _WORTH_SCROLLING:
-            return rows
-    return 0
 
 
 def _cells(row: Looks) -> list[Cell]:

@@ -19,7 +19,7 @@ from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, Pr
 from dynatui.servers.attach.servers import Kind
 from dynatui.servers.costs import LoadCurve, fitted, medians, source
 from dynatui.servers.costs import chain as chain_round
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 ANY_LOAD = 2**32

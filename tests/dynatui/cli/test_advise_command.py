@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dynatui import main as cli
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.profile_file import Costs, write_profile
 from tests.dynatui.servers.profiles import CODE, WRITING, constant, draft, profile
 

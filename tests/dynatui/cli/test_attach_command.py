@@ -17,8 +17,8 @@ import pytest
 from dynatui import main as cli
 from dynatui.cli import attach
 from dynatui.record.server_recording import events
-from dynatui.servers.attach.events import Answer
-from dynatui.sources.server import RecordedServer
+from dynatui.servers.attach.events import Answer, Event
+from dynatui.sources.server import ServerSource, played
 from tests.dynatui.pty_terminal import written
 from tests.dynatui.servers.attach.page_server import PageServer, by_path, page, raw, serving, text
 from tests.dynatui.servers.attach.scripted_session import reading, session, wasting
@@ -118,8 +118,12 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
     assert list(events(copy)) == list(events(path))
 
 
+def at_once(*recorded: Event) -> ServerSource:
+    return ServerSource(played(recorded, speed=1e9), live=False)
+
+
 def test_wasted_drafts_are_a_field_of_readings_and_noted_at_begin_and_end(capsys: pytest.CaptureFixture[str]) -> None:
-    assert attach._printed(RecordedServer([*wasting(30), reading(31.0), reading(32.0)], speed=1e9)) == 0
+    assert attach._printed(at_once(*wasting(30), reading(31.0), reading(32.0))) == 0
     told, said = capsys.readouterr()
     fields = [json.loads(line).get("wasted") for line in told.splitlines()]
     assert [bool(field) for field in fields[-13:]] == [*[True] * 11, False, False]
@@ -129,7 +133,7 @@ def test_wasted_drafts_are_a_field_of_readings_and_noted_at_begin_and_end(capsys
         "times as fast as without drafts, even if they cost nothing; decoding is likely slower",
         "dynatui: drafts are accepted again",
     ]
-    attach._printed(RecordedServer([*wasting(30), reading(31.0, restarted=True)], speed=1e9))
+    attach._printed(at_once(*wasting(30), reading(31.0, restarted=True)))
     said = capsys.readouterr().err
     assert "the server has restarted" in said
     assert "accepted again" not in said

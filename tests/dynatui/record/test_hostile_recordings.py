@@ -296,7 +296,7 @@ def play(events: list[Event]) -> None:
     source = TraceSource(runs_of(events))
     source.advance(0.0)
     watched = next((event.method for event in events if isinstance(event, Round)), "")
-    source.seek(1e9)
+    source.play(source.played_s[1])
     source.seek_round(watched, 1)
     source.go(1)
     source.play(1e12)

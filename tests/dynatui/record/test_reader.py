@@ -97,7 +97,6 @@ def test_a_fault_in_a_later_run_is_told_by_its_line_when_the_run_is_reached(faul
     assert isinstance(last, Failure)
     assert (last.exit_code, FAULT in last.message) == (2, True)
     assert (source.length("dynatree"), source.played_s) == ((0, 0.0), (0.0, 0.0))
-    source.seek(1.0)
     source.seek_round("dynatree", 3)
     assert source.records[-1] is last
     source.go(1)

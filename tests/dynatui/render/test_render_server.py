@@ -21,7 +21,7 @@ from dynatui.servers.advice import Advice, advised
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import LoadCurve, source
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.profile_file import Profile, Trees
 from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.server_state import ServerState, fold

@@ -8,11 +8,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from textual.app import SystemCommand
-from textual.screen import Screen
-
-from dynatui.keymap import KEYMAP
-from dynatui.screen.app import DynaApp
+from dynatui.keymap import KEYMAP, Keymap
 
 ESCAPE = "\x1b[27u"
 SPECIAL = {
@@ -33,7 +29,10 @@ SPECIAL = {
     "ctrl+p": "\x10",
 }
 _LEAVING = {"leave", "suspend_process"}
-_COMMANDS = DynaApp.get_system_commands
+_COMMANDS: Any = Keymap.commands
+commands_that_stay = property(
+    lambda keys: (each for each in _COMMANDS.fget(keys) if each[0] not in ("quit", "suspend"))
+)
 KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _LEAVING & set(key.actions) for cap in key.caps)
 PAGES = ("?", "E", "y", "B", "/", "\x10")
 _JUNK = (
@@ -60,10 +59,6 @@ _BYTES = bytes(byte for byte in range(256) if byte not in b"q\x03\x1a\x10")
 _SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
 _CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
 """Parts of sequences that are keys by their codes: q, ctrl+c, ctrl+z and ctrl+p."""
-
-
-def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    return (command for command in _COMMANDS(app, screen) if command.title not in ("quit", "suspend"))
 
 
 def random_bursts(seed: int, strokes: int) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -12,7 +13,6 @@ from dynatui.screen.panel_app import PanelApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
-from dynatui.sources.source import Source
 from dynatui.state.run_state import Prompt, Record
 from tests.dynatui.scripted_runs import ScriptedSource, runs_of, story
 
@@ -30,8 +30,9 @@ class Clock:
         return self.now
 
 
-def still(source: Source, view: View | None = None, clock: Callable[[], float] = float) -> DynaApp:
-    return DynaApp(source, view, ticking=False, clock=clock)
+def still(source: Any, view: View | None = None, clock: Callable[[], float] = float, **how: Any) -> DynaApp:
+    """An app that ticks only when told to."""
+    return DynaApp(source, view, ticking=False, clock=clock, **how)
 
 
 @asynccontextmanager

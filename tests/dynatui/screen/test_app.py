@@ -7,7 +7,6 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
@@ -124,14 +123,14 @@ async def test_without_colour_no_cell_has_one_and_origins_still_differ(monkeypat
 
 def test_an_unknown_theme_is_refused_with_the_names_of_the_others() -> None:
     with pytest.raises(ConfigError, match=r"theme is 'no-such'; give one of .*dynatui"):
-        DynaApp(ScriptedSource(), View(theme="no-such"))
+        still(ScriptedSource(), View(theme="no-such"))
 
 
 @pytest.mark.parametrize(("fps", "ssh", "expected"), [(None, "", 10), (None, "10.0.0.1", 5), (8, "10.0.0.1", 8)])
 def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if ssh:
         monkeypatch.setenv("SSH_CONNECTION", ssh)
-    assert DynaApp(ScriptedSource(), View(fps=fps))._fps == expected
+    assert still(ScriptedSource(), View(fps=fps))._fps == expected
 
 
 test_transcript = transcripts(

@@ -13,6 +13,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
+from dynatui.keymap import Keymap
 from dynatui.record.reader import read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
@@ -33,9 +34,9 @@ from tests.dynatui.terminal_grammar import forbidden_output
 
 STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "80"))
 NO_LEAVING = """
-from dynatui.screen.app import DynaApp
+from dynatui.keymap import Keymap
 from tests.dynatui.screen.random_input import commands_that_stay
-DynaApp.get_system_commands = commands_that_stay
+Keymap.commands = commands_that_stay
 """
 
 
@@ -44,7 +45,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(DynaApp, "get_system_commands", commands_that_stay)
+    monkeypatch.setattr(Keymap, "commands", commands_that_stay)
     source = EngineSource(
         Session(("one", "two", "three"), Models("big", "small")), EndlessEngine(rounds=150).load, rest_s=0.0
     )

@@ -95,7 +95,7 @@ def fill(terminal: Terminal) -> None:
         (signal.SIGINT, "", ""),
         (signal.SIGHUP, "?", "esc goes back"),
         (signal.SIGTERM, "E", "Edit the prompt"),
-        (signal.SIGTERM, "\x10", "Search for commands"),
+        (signal.SIGTERM, "\x10", "words of a line"),
     ],
     ids=["no page", "help", "edit", "palette"],
 )

@@ -14,7 +14,7 @@ from dynatui.session import View
 from dynatui.state.run_state import Prompt
 from dynatui.terminal.driver import Answered
 from dynatui.terminal.output import Output
-from tests.dynatui.screen.shown_app import FULL, Clock, screen_text
+from tests.dynatui.screen.shown_app import FULL, Clock, screen_text, still
 from tests.dynatui.scripted_runs import ScriptedSource, story, tree_round
 
 FPS = 10.0
@@ -95,7 +95,7 @@ class Ticking:
 @asynccontextmanager
 async def beating() -> AsyncIterator[Ticking]:
     source, line, clock = ScriptedSource([Prompt(1, 2), *story(ROUNDS)[:-3]]), Line(), Clock()
-    app = DynaApp(source, View(fps=round(FPS)), ticking=False, clock=clock, output=line)
+    app = still(source, View(fps=round(FPS)), clock, output=line)
     async with app.run_test(size=FULL) as pilot:
         await pilot.pause()
         yield Ticking(app, source, line, pilot, clock)

@@ -21,6 +21,7 @@ from textual.geometry import Size
 from textual.pilot import Pilot
 
 from decoder.events import Event
+from dynatui.keymap import Keymap
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.screen.film import film, scene_at
@@ -28,7 +29,6 @@ from dynatui.screen.panel_app import PanelApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
-from dynatui.sources.source import Source
 from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.random_input import commands_that_stay, random_bursts
 from tests.dynatui.screen.shown_app import MIDWAY, Clock, still
@@ -124,7 +124,7 @@ async def assert_fresh(app: DynaApp, pilot: Pilot[None], driver: PictureDriver, 
     assert_alike(driver.picture.cells, await afresh(app, driver), *said[-12:])
 
 
-async def random_steps(source: Source, seed: int, steps: int) -> None:
+async def random_steps(source: Any, seed: int, steps: int) -> None:
     clock, chosen = Clock(), random.Random(seed)
     app = DynaApp(source, ticking=False, clock=clock)
     parser, said = XTermParser(), list[str]()
@@ -152,7 +152,7 @@ async def random_steps(source: Source, seed: int, steps: int) -> None:
 def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(DynaApp, "get_system_commands", commands_that_stay)
+    monkeypatch.setattr(Keymap, "commands", commands_that_stay)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -180,7 +180,7 @@ async def cells_of(theme: str) -> list[list[Seen]]:
 
 
 async def test_a_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_the_start() -> None:
-    app = DynaApp(ScriptedSource(MIDWAY), ticking=False, clock=(clock := Clock()))
+    app = still(ScriptedSource(MIDWAY), clock=(clock := Clock()))
     async with pictured(app, (120, 40)) as (pilot, driver):
         for name in sorted(app.available_themes)[::9]:
             app.set_theme(name)

@@ -19,7 +19,7 @@ TOUR = (
     *("k\x1b[B", "k", "  f", "x"),
 )
 BACK = "esc goes back"
-PAGES = {"?": BACK, "\x10": "Search for commands"}
+PAGES = {"?": BACK, "\x10": "words of a line"}
 FULL = (120, 40)
 
 

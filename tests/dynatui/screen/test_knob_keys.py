@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from decoder.analysis.what_if import Grid, GridCell, WhatIf
-from decoder.events import End, Knob
+from decoder.events import Knob
 from decoder.knobs import KnobName
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import DynaTree
@@ -65,26 +65,6 @@ async def test_the_keys_turn_them_whatever_method_is_watched(watched: int) -> No
         values = [("temperature", 0.65), ("temperature", 0.6), ("temperature", 0.55)]
         assert source.turns == [*values, ("top_p", 0.85), ("top_p", 0.9), ("top_p", 0.95)]
         assert (source.steering.config.sampling.temperature, source.steering.config.sampling.top_p) == (0.55, 0.95)
-
-
-@pytest.mark.parametrize(
-    ("records", "note"),
-    [
-        (racing(), "T 0.65 for all methods, from about token 9 on"),
-        (
-            [*racing(), End(method="dynatree", reason="length")],
-            "T 0.65 for all methods, from the next prompt on: dynatree has finished this text",
-        ),
-        (LOADING, "T 0.65 for all methods, from the first token on"),
-        (racing(("dynatree", "ar", "hf")), "T 0.65 for all methods, from about token 9 on; hf from the next prompt on"),
-        ([sampled_run(("hf",))], "T 0.65 for all methods, from the next prompt on"),
-    ],
-    ids=["decoding", "finished", "loading", "beside hf", "hf alone"],
-)
-async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: list[Record], note: str) -> None:
-    async with shown(records, config=WARM) as (app, _, pilot):
-        await pilot.press(T_UP)
-        assert app.scene.note == note
 
 
 CELL = GridCell(20, 20, 3.0, 20, 9.0, 0.02)

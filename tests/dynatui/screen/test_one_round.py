@@ -17,13 +17,11 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.keymap import PanelName
-from dynatui.screen.app import DynaApp
-from dynatui.screen.tour import HELD_S
+from dynatui.screen.app import HELD_S, DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.playback import TraceSource
-from dynatui.sources.source import Source
 from tests.dynatui.screen.shown_app import FULL, Clock, screen_text
 from tests.dynatui.scripted_runs import run, story, tree_round
 
@@ -77,7 +75,7 @@ NAMED = {
 
 
 @asynccontextmanager
-async def following(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
+async def following(source: EngineSource | TraceSource) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
     clock = Clock()
     app = DynaApp(source, ticking=False, clock=clock)
     async with app.run_test(size=(160, 50)) as pilot:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from decoder.events import End, Summary
-from dynatui.screen.pages.result import ResultPage
+from dynatui.screen.pages.page import ResultPage
 from dynatui.state.run_state import Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, SMALL, TABBED, screen_text, shown, told
 from tests.dynatui.scripted_runs import run, story

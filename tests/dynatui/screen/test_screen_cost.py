@@ -3,11 +3,9 @@
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
-from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,10 +13,9 @@ from typing import Any
 import pyte
 import pytest
 
-from benchmarks.screen import FRAME, SCREENS, cost, steady_recording
+from benchmarks.screen import SCREENS, cost, steady_recording
 from benchmarks.terminal import ALL_ANSWERS, Terminal
 from dynatui.screen.panel_app import FPS
-from tests.dynatui.servers.attach.page_server import Answer, serving, text
 
 pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
 
@@ -28,7 +25,6 @@ THIN_LINE, SLOW_LINE = 30_000, 4000
 QUESTION = b"\x1b[5n"
 FIRST_FRAMES = 5
 EFFECT_S = 2.0
-READING_BYTES, LEAST_FRAMES = 2500, 5
 PATIENCE_S = 60.0
 LAG_S, SOON_S = 3.0, 10.0
 BUSY_MACHINE = 1.5
@@ -82,51 +78,6 @@ def test_a_screen_costs_no_more_than_it_may(tmp_path: Path) -> None:
     assert found.bytes_per_second <= bar.bytes_per_second
     assert found.reference_tasks_per_frame <= BUSY_MACHINE * bar.reference_tasks_per_frame
     assert found.frames > fps, "it was drawn at all"
-
-
-def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
-    with ExitStack() as ending:
-        terminals = []
-        for size in ((80, 24), (200, 60)):
-            server = ending.enter_context(serving(growing()))
-            command = [sys.executable, "-m", "dynatui", "attach", server.url, "--interval", "0.25"]
-            terminals.append(Terminal(command, size))
-            ending.callback(terminals[-1].close)
-        while not all(b"accepted/s" in terminal.written for terminal in terminals):
-            read_all(terminals, 0.3)
-        read_all(terminals, 0.5)
-        for terminal in terminals:
-            terminal.written.clear()
-        while min(terminal.written.count(FRAME) for terminal in terminals) < LEAST_FRAMES:
-            read_all(terminals, 0.3)
-        assert all(len(each.written) / each.written.count(FRAME) < READING_BYTES for each in terminals)
-
-
-def read_all(terminals: Sequence[Terminal], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for terminal in terminals:
-            terminal.read(0.05)
-
-
-def growing() -> Answer:
-    rounds = count(1)
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        number = next(rounds)
-        drafts, accepted = 200 * number, sum(300 + 97 * each % 211 for each in range(number))
-        counts = {
-            "generation_tokens": drafts + accepted,
-            "spec_decode_num_drafts": drafts,
-            "spec_decode_num_draft_tokens": 5 * drafts,
-            "spec_decode_num_accepted_tokens": accepted,
-        }
-        told = [f"vllm:{name}_total {value}" for name, value in counts.items()]
-        name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-        told += [f'{name}{{position="{place}"}} {accepted * (5 - place) // 15}' for place in range(5)]
-        text("\n".join(told) + "\n")(handler)
-
-    return answer
 
 
 @pytest.mark.wall_time

@@ -18,6 +18,7 @@ from dynatui.screen.widgets.canvas import Canvas
 from dynatui.servers.attach.events import Event
 from dynatui.servers.profile_file import write_profile
 from dynatui.session import View
+from dynatui.sources.server import ServerSource, played
 from tests.dynatui.hostile_text import hostile
 from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
 from tests.dynatui.screen.shown_app import screen_text
@@ -42,12 +43,16 @@ KNOWN = structs.replace(LAST, drafting=DRAFTING)
 WITHOUT_POSITIONS = structs.replace(KNOWN, session=structs.replace(LAST.session, acceptance_by_position=[]))
 
 
-class ScriptedServer:
+class ScriptedServer(ServerSource):
+    """A source of the events that a test sets."""
+
+    ended = False
+
     def __init__(self, events: Sequence[Event]) -> None:
-        self.paused, self.recording, self.live = False, False, True
+        super().__init__(played([]))
         self.upcoming = list(events)
         self.fault: Exception | None = None
-        self.ended = self.stopped = self.started = False
+        self.paused = self.stopped = self.started = False
 
     def start(self) -> None:
         self.started = True
@@ -58,12 +63,11 @@ class ScriptedServer:
         taken, self.upcoming = self.upcoming, []
         return taken
 
+    def set_paused(self, *, paused: bool) -> None:
+        self.paused = paused
+
     def stop(self) -> None:
         self.stopped = True
-
-    def close(self, timeout_s: float) -> bool:
-        del timeout_s
-        return True
 
 
 @asynccontextmanager
@@ -188,7 +192,7 @@ async def test_keys_of_the_settings_act_symbols_change_the_help_names_figures_an
         await pilot.press("v", "v", "question_mark")
         assert app.scene.symbols == "ascii"
         assert "╭" not in screen_text(app)
-        assert "at least 100 rounds" in screen_text(app, -1)
+        assert "hardly more than one token" in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
         await pilot.press(key)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from msgspec import structs
 
 from benchmarks.traces import TRACE
@@ -15,8 +16,13 @@ GREEDY = runs_of(read_events(TRACE))
 TALL = (100, 90)
 
 
-def warmer(event: Event) -> Event:
-    return structs.replace(event, temperature=0.6) if isinstance(event, Run) else event
+def told(**changes: str | float) -> list[Event]:
+    """The run, which begins with other facts."""
+    return [structs.replace(event, **changes) if isinstance(event, Run) else event for event in GREEDY[0]]
+
+
+OTHER_TEXT = told(prompt="another prompt")
+LINEAR = chains_of(event for event in GREEDY[0] if isinstance(event, Round) and event.method == "linear")
 
 
 async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_and_copied() -> None:
@@ -37,51 +43,20 @@ async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_a
         assert len(app.screen_stack) == 1
 
 
-async def test_before_enough_rounds_the_page_says_how_many_are_missing() -> None:
-    async with replayed(GREEDY, 0.001, size=TALL) as (app, _, pilot):
-        await pilot.press("A")
-        await pilot.pause()
-        assert "of 30 that are needed" in " ".join(screen_text(app, -1).split())
-
-
-async def test_above_temperature_0_the_page_says_that_a_server_would_accept_otherwise() -> None:
-    async with replayed([[warmer(event) for event in run] for run in GREEDY], 1000.0, size=TALL) as (app, _, pilot):
+@pytest.mark.parametrize(
+    ("runs", "seconds", "words"),
+    [
+        (GREEDY, 0.001, "of 30 that are needed"),
+        ([told(temperature=0.6)], 1000.0, "is not known from this run"),
+        ([GREEDY[0], OTHER_TEXT, GREEDY[0]], 1000.0, f"{2 * len(LINEAR.drafted)} rounds of 2 texts at temperature 0"),
+        ([GREEDY[0], told(prompt="another prompt", draft="another draft")], 1000.0, "of 1 text at temperature 0"),
+        ([told(draft_head="eagle3")], 1000.0, '"method": "eagle3"'),
+    ],
+    ids=["few rounds", "a temperature above 0", "a text that is decoded again", "another pair", "a head"],
+)
+async def test_the_page_counts_what_a_server_could_know(runs: list[list[Event]], seconds: float, words: str) -> None:
+    async with replayed(runs, seconds, size=TALL) as (app, _, pilot):
         await pilot.press("A", "y")
         await pilot.pause()
-        assert "is not known from this run" in " ".join(screen_text(app, -1).split())
-        assert app.clipboard == ""
-
-
-async def test_the_texts_before_count_too_and_a_text_that_is_decoded_again_counts_once() -> None:
-    first, second = GREEDY[0], [other_text(event) for event in GREEDY[0]]
-    async with replayed([first, second, first], 1000.0, size=TALL) as (app, _, pilot):
-        await pilot.press("A")
-        await pilot.pause()
-        page = screen_text(app, -1)
-        rounds = len(
-            chains_of(event for event in first if isinstance(event, Round) and event.method == "linear").drafted
-        )
-        assert f"{2 * rounds} rounds of 2 texts at temperature 0" in page
-
-
-async def test_a_head_is_named_as_such() -> None:
-    of_a_head = [
-        [structs.replace(event, draft_head="eagle3") if isinstance(event, Run) else event for event in run]
-        for run in GREEDY
-    ]
-    async with replayed(of_a_head, 1000.0, size=TALL) as (app, _, pilot):
-        await pilot.press("A", "y")
-        await pilot.pause()
-        assert '"method": "eagle3"' in app.clipboard
-
-
-def other_text(event: Event) -> Event:
-    return structs.replace(event, prompt="another prompt") if isinstance(event, Run) else event
-
-
-async def test_texts_of_another_pair_do_not_count() -> None:
-    other = [structs.replace(event, draft="another draft") if isinstance(event, Run) else event for event in GREEDY[0]]
-    async with replayed([GREEDY[0], [other_text(event) for event in other]], 1000.0, size=TALL) as (app, _, pilot):
-        await pilot.press("A")
-        await pilot.pause()
-        assert "of 1 text at temperature 0" in screen_text(app, -1)
+        assert words in " ".join(screen_text(app, -1).split())
+        assert bool(app.clipboard) == ("L(5) = " in screen_text(app, -1))

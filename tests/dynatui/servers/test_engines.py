@@ -20,8 +20,8 @@ from msgspec import structs
 from transformers import GenerationConfig
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
-from dynatui.servers.engines.engine import Band, Deployment, Engine, Tree, commands
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.deployment import Band, Deployment, Engine, Tree, commands
+from dynatui.servers.engines import ENGINES
 from tests.dynatui.servers.profiles import CODE
 
 VLLM, SGLANG, LLAMA_CPP, TENSORRT_LLM, TRANSFORMERS = ENGINES.values()

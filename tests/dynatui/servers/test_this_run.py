@@ -11,7 +11,7 @@ from decoder.events import LENGTH, Round, Run
 from dynatui.record.reader import read_events
 from dynatui.servers.advice import advised
 from dynatui.servers.costs import source
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.this_run import Chains, chains_of, profile_of
 from tests.dynatui.scripted_runs import tree_round
 

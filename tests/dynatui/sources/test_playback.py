@@ -26,11 +26,10 @@ def due(events: Iterable[Event]) -> list[float]:
 DUE_S = due(story())
 MOVES = st.one_of(
     st.tuples(st.sampled_from([WATCHED, "ar"]), st.sampled_from([-1, 0, 1, 2, 5, 9])),
-    st.tuples(st.just("seek"), st.sampled_from([-1.0, 0.0, 0.2, 0.25, 0.31, 0.55, 9.0])),
     st.tuples(st.just("play"), st.just(0.17)),
     st.tuples(st.just("go"), st.sampled_from([1, -1])),
 )
-"""A number of a method's rounds to search for, seconds to put the show to or to play, or a step to another run."""
+"""A number of a method's rounds to search for, seconds to play, or a step to another run."""
 
 
 def newest_run(records: list[Record]) -> list[Record]:
@@ -48,11 +47,8 @@ def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(
     source.set_paused(paused=paused)
     source.play(0.0)
     for move, value in moves:
-        before_s, so_far, shown = at_s, len(source.records), None
+        so_far, shown = len(source.records), None
         match move:
-            case "seek":
-                source.seek(value)
-                at_s = min(max(0.0, value), DUE_S[-1])
             case "play":
                 source.play(value)
                 at_s += value
@@ -70,17 +66,17 @@ def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(
         prompt = Prompt(number + 1, 2)
         assert newest_run(source.records) == [prompt, *RUNS[number][:shown]]
         assert abs(source.played_s[0] - at_s) < 1e-9
-        if move in ("seek", "play") and at_s >= before_s:
+        if move == "play":
             assert prompt not in source.records[so_far:], "a way forward tells nothing twice"
 
 
 def test_it_plays_on_from_where_it_was_put() -> None:
     source = TraceSource(RUNS, speed=1.0)
     source.advance(0.0)
-    source.seek(0.5)
-    source.seek(0.15)
+    source.seek_round(WATCHED, 6)
+    source.seek_round(WATCHED, 1)
     source.advance(0.1)
-    assert (rounds_shown(source.records), source.played_s[0]) == (2, 0.25)
+    assert (rounds_shown(source.records), source.played_s[0]) == (2, DUE_S[3] + 0.1)
 
 
 def test_the_length_is_that_of_the_present_run_which_may_be_without_rounds() -> None:

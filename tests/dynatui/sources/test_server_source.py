@@ -11,8 +11,8 @@ from decoder.errors import RecordingError
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.servers.attach.events import Event
-from dynatui.sources.server import LiveServer, Pause, RecordedServer
-from tests.dynatui.servers.attach.scripted_session import FIRST, OPENING, SERVER, reading, session
+from dynatui.sources.server import Pause, ServerSource, played
+from tests.dynatui.servers.attach.scripted_session import OPENING, SERVER, reading, session
 
 PATIENCE_S = 20.0
 
@@ -27,7 +27,7 @@ def telling(told: list[Event], *, then: Exception | None = None) -> Callable[[Pa
     return watch
 
 
-def all_of(source: LiveServer) -> list[Event]:
+def all_of(source: ServerSource) -> list[Event]:
     taken, until = list[Event](), time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         over = source.ended
@@ -39,7 +39,7 @@ def all_of(source: LiveServer) -> list[Event]:
 
 def test_what_is_handed_out_is_recorded_first(tmp_path: Path) -> None:
     path = tmp_path / "server.jsonl"
-    source = LiveServer(telling(session(5)), Recorder(path, form=SERVERS))
+    source = ServerSource(telling(session(5)), Recorder(path, form=SERVERS))
     source.start()
     assert all_of(source) == session(5)
     source.close(1.0)
@@ -48,7 +48,7 @@ def test_what_is_handed_out_is_recorded_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("error", [RecordingError("the disk is full"), ZeroDivisionError("a fault of our own")])
 def test_what_ends_the_thread_is_raised_after_what_came_before_it(error: Exception) -> None:
-    source = LiveServer(telling([OPENING, SERVER], then=error))
+    source = ServerSource(telling([OPENING, SERVER], then=error))
     source.start()
     source._thread.join(PATIENCE_S)
     assert source.take() == [OPENING, SERVER]
@@ -64,36 +64,34 @@ def test_a_thread_that_waits_or_was_never_started_ends_when_it_is_asked_to() -> 
         waiting.set()
         pause(1e6)
 
-    source = LiveServer(watch)
+    source = ServerSource(watch)
     source.start()
     assert waiting.wait(PATIENCE_S)
     assert source.close(PATIENCE_S)
-    assert LiveServer(telling([])).close(0.1)
+    assert ServerSource(telling([])).close(0.1)
 
 
-def test_a_recording_is_played_at_its_pace_times_the_speed() -> None:
-    now = 10.0
-    source = RecordedServer(session(10), speed=2.0, clock=lambda: now)
-    assert source.take() == [OPENING, SERVER, FIRST]
-    now += 1.0
-    assert [event.t for event in source.take() if event is not OPENING] == [1.0, 2.0]  # type: ignore[union-attr]
-    source.paused = True
-    now += 100.0
-    assert source.take() == []
-    source.paused = False
-    assert source.take() == []
-    now += 0.5
-    assert source.take() == session(10)[5:6]
-    now += 100.0
-    assert source.take() == session(10)[6:]
-    assert source.ended
+def test_a_recording_is_played_at_its_pace_times_the_speed_and_each_session_begins_at_its_own_0() -> None:
+    told: list[Event | float] = []
+
+    def pause(seconds: float) -> bool:
+        told.append(seconds)
+        return len(told) > 9
+
+    recorded: list[Event] = [OPENING, reading(5.0), reading(5.0), OPENING, reading(1.0), reading(9.0)]
+    told.extend(played(recorded, speed=2.0)(pause))
+    assert told == [OPENING, 2.5, reading(5.0), reading(5.0), OPENING, 0.5, reading(1.0), 4.0, reading(9.0)]
 
 
-def test_the_next_session_of_a_recording_begins_at_its_own_0() -> None:
-    now = 0.0
-    source = RecordedServer([OPENING, reading(5.0), OPENING, reading(1.0)], clock=lambda: now)
-    source.take()
-    now = 5.5
-    assert source.take() == [reading(5.0), OPENING]
-    now = 6.6
-    assert source.take() == [reading(1.0)]
+def test_a_recording_that_is_held_goes_on_from_there_and_can_be_closed() -> None:
+    source = ServerSource(played([OPENING, reading(0.01), reading(0.02)]), live=False)
+    source.set_paused(paused=True)
+    source.start()
+    time.sleep(0.1)
+    assert (source.take(), source.take(), source.ended) == ([OPENING], [], False)
+    source.set_paused(paused=False)
+    assert all_of(source) == [reading(0.01), reading(0.02)]
+    held = ServerSource(played([OPENING, reading(0.01)]), live=False)
+    held.set_paused(paused=True)
+    held.start()
+    assert held.close(PATIENCE_S)

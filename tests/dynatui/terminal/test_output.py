@@ -1,6 +1,5 @@
 """Tests of the output to a terminal: its counts, and that no state of the terminal blocks or breaks the program."""
 
-import math
 import os
 import pty
 import select
@@ -16,7 +15,7 @@ from itertools import cycle
 
 import pytest
 
-from dynatui.terminal.output import _FRAME_S, _LEAST_BYTES, _LOST_S, _SILENT_S, Answers, Output
+from dynatui.terminal.output import _LOST_S, _SILENT_S, Answers, Output
 
 MUCH = "x" * 100_000
 PATIENCE_S = 60.0
@@ -198,21 +197,21 @@ def test_a_frame_is_on_its_way_until_the_terminal_has_answered(terminal: Termina
 
 def test_a_terminal_that_never_answers_is_waited_for_once() -> None:
     answers = Answers()
-    answers.ask(0.0, 1)
-    answers.ask(0.5, 1)
+    answers.ask(0.0)
+    answers.ask(0.5)
     assert not answers.complete(0.9 * _SILENT_S)
     assert answers.complete(_SILENT_S)
-    answers.ask(7.0, 1)
+    answers.ask(7.0)
     assert answers.complete(7.0)
 
 
 def test_a_terminal_that_answers_late_is_waited_for_from_then_on() -> None:
     answers = Answers()
-    answers.ask(0.0, 1)
+    answers.ask(0.0)
     assert answers.complete(_SILENT_S)
-    answers.ask(2.0, 1)
+    answers.ask(2.0)
     answers.take(3.0)
-    answers.ask(4.0, 1)
+    answers.ask(4.0)
     assert not answers.complete(4.0 + 2 * _SILENT_S)
     answers.take(7.0)
     assert answers.complete(7.0)
@@ -221,17 +220,17 @@ def test_a_terminal_that_answers_late_is_waited_for_from_then_on() -> None:
 def test_an_answer_that_is_lost_delays_one_frame_and_a_surplus_one_answers_nothing() -> None:
     answers = Answers()
     for _ in range(2):
-        answers.ask(0.0, 1)
+        answers.ask(0.0)
         answers.take(0.1)
         answers.take(0.2)
     assert answers.complete(0.3)
-    answers.ask(1.0, 1)
+    answers.ask(1.0)
     assert not answers.complete(1.0 + 0.9 * _LOST_S)
     assert answers.complete(1.0 + _LOST_S)
-    answers.ask(30.0, 1)
+    answers.ask(30.0)
     assert answers.complete(30.0)
     answers.take(30.1)
-    answers.ask(31.0, 1)
+    answers.ask(31.0)
     assert not answers.complete(31.5)
 
 
@@ -241,19 +240,3 @@ def test_whether_erased_cells_are_coloured_is_read_from_terminfo(term: str, *, e
     environment = {**os.environ, "TERM": term}
     found = subprocess.run([sys.executable, "-c", told], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout == f"{erases}\n"
-
-
-def test_frames_are_bounded_by_what_a_slow_line_takes_and_no_others() -> None:
-    answers = Answers()
-
-    def sent(size: int, took_s: float) -> float:
-        answers.ask(0.0, size)
-        answers.take(took_s)
-        return answers.most_bytes
-
-    assert sent(0, 0.2) == math.inf
-    assert sent(90_000, 0.3) == math.inf, "that is the way there and back"
-    assert sent(4000, 0.2 + 2 * _FRAME_S) == pytest.approx(2000)
-    assert sent(100, 0.2) == pytest.approx(2000), "a small frame tells nothing"
-    assert sent(1500, 0.25) == pytest.approx(4000), "the line has become faster"
-    assert sent(10, 9.0) == _LEAST_BYTES

@@ -114,45 +114,6 @@ async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
         assert "speed 7" in "".join(strip.text for strip in app.screen._compositor.render_strips())
 
 
-def counted(scene: Scene, width: int, height: int) -> Rows:
-    del width
-    body: Rows = [((f"row {int(scene.speed) + y}", "good"),) for y in range(height - 2)]
-    return [(("top", "plain"),), *body, (("bottom", "plain"),)]
-
-
-class Page(App[None]):
-    def compose(self) -> ComposeResult:
-        yield Canvas(counted, panel="left")
-
-
-@pytest.mark.parametrize("moved", [1, 3, 9, -2])
-async def test_a_panel_as_wide_as_the_screen_scrolls_in_the_terminal(moved: int) -> None:
-    app = Page()
-    async with app.run_test(size=(40, 12)) as pilot:
-        page = app.query_one(Canvas)
-        page.styles.height = 12
-        await pilot.pause()
-        page.show(Scene(speed=10), INKS)
-        terminal = pyte.Screen(40, 12)
-        stream = pyte.Stream(terminal)
-        stream.feed("\r\n".join(text_of(page)))
-        patch = patched(page, Scene(speed=10 + moved))
-        stream.feed(patch)
-        assert [line.rstrip() for line in terminal.display] == text_of(page)
-        assert ("\n" in patch) == (moved in (1, 3)), "only what moved up a little can be scrolled"
-
-
-async def test_a_panel_beside_others_never_scrolls() -> None:
-    app = Panels()
-    async with app.run_test(size=(20, 12)) as pilot:
-        left = app.panel("left")
-        left._draw_panel = counted
-        left.styles.height = 12
-        await pilot.pause()
-        left.show(Scene(speed=10), INKS)
-        assert "\n" not in patched(left, Scene(speed=11))
-
-
 WIDTH = 24
 STYLES: dict[Ink, Style] = {
     "plain": Style.parse("#dfe4ec on #0f1319"),
@@ -179,14 +140,14 @@ def terminal(*patches: str) -> list[tuple[object, ...]]:
     return [_seen(screen.buffer[1][x]) for x in range(screen.columns)]
 
 
-def showing(row: Row, column: int = 0, line: int = 0, *, erases: bool = False) -> Shown:
-    shown = Shown((WIDTH + 4, 3), erases=erases)
+def showing(row: Row, column: int = 0, line: int = 0) -> Shown:
+    shown = Shown((WIDTH + 4, 3))
     Frame(shown).put(in_looks(row, LOOKS), column, line)
     return shown
 
 
-def sent(before: Row, after: Row, column: int = 0, line: int = 0, *, erases: bool = False) -> str:
-    frame = Frame(showing(before, column, line, erases=erases))
+def sent(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
+    frame = Frame(showing(before, column, line))
     frame.put(in_looks(after, LOOKS), column, line)
     return frame.text()
 
@@ -216,9 +177,9 @@ def test_a_row_looks_the_same_whatever_was_written_before_it_in_the_frame(other:
     assert terminal(whole(before), frame.text()) == terminal(whole(before), sent(before, after, 2, 1))
 
 
-@given(st.lists(rows, min_size=1, max_size=6), st.booleans())
-def test_patches_add_up_to_the_row_itself(history: list[Row], erases: bool) -> None:  # noqa: FBT001 - Hypothesis'
-    shown, patches = showing(EMPTY, 2, 1, erases=erases), list[str]()
+@given(st.lists(rows, min_size=1, max_size=6))
+def test_patches_add_up_to_the_row_itself(history: list[Row]) -> None:
+    shown, patches = showing(EMPTY, 2, 1), list[str]()
     for row in history:
         frame = Frame(shown)
         frame.put(in_looks(row, LOOKS), 2, 1)
@@ -239,12 +200,6 @@ def test_a_changed_figure_costs_a_move_and_its_signs() -> None:
 def test_places_far_apart_are_written_one_by_one_and_near_ones_together() -> None:
     after = fit((("a b" + " " * 12 + "c", "plain"),), WIDTH)
     assert sent(EMPTY, after).endswith("ma b\x1b[12Cc\x1b[m")
-
-
-@pytest.mark.parametrize(("erases", "blanks"), [(True, "\x1b[20X"), (False, " " * 20)])
-def test_blanks_are_erased_where_an_erased_cell_keeps_the_background(erases: bool, blanks: str) -> None:  # noqa: FBT001
-    before, after = fit((("x" * 20, "plain"),), WIDTH), EMPTY
-    assert sent(before, after, erases=erases).endswith(f"m{blanks}\x1b[m")
 
 
 @pytest.mark.parametrize("erases", [True, False])

@@ -12,7 +12,7 @@ from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.costs import source
-from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
 from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
 

@@ -1,4 +1,4 @@
-"""Types of a deployment and of an engine, which turns a deployment into commands. Independent of individual engines."""
+"""A deployment, and an engine that turns it into commands. Independent of individual engines."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
