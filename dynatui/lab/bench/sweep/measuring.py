@@ -7,41 +7,44 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import DeviceError
-from decoder.knobs import TunableParameters
 from decoder.models.heads import require_whole_draft
 from decoder.models.text import encode_prompts
 from decoder.run.loading import load_pair
 from dynatui.lab.bench.contenders import BASELINE, own
 from dynatui.lab.bench.machine import examined, source_commit, utc_now
-from dynatui.lab.bench.on_pair import Done, Note, Progress, Show, interrupted
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
 from dynatui.lab.bench.record_log import LogHeader, RecordLog, opened
-from dynatui.lab.bench.summary import Difference, Samples, differences, known, near_tie_judge, rows, turn_frame
+from dynatui.lab.bench.summary import Samples, differences, known, near_tie_judge, rows, turn_frame
 from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read, summary
-from dynatui.lab.bench.sweep.spaces import GridPoint, OnSettings, Shard, SweepRequest, space_named
+from dynatui.lab.bench.sweep.spaces import SPACES, GridPoint, Shard, SweepRequest
 
 SETTING, REFERENCE = "setting", "reference"
+TIES = {None: "one text is shorter", True: "a near tie", False: "no tie"}
 Measure = Callable[[GridPoint], Kept]
 
 
-def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show: Show = iter) -> Done[SweepReport]:
+def measure_sweep(
+    pair: OnPair, request: SweepRequest, folder: Path, shard: Shard, note: Note, show: Show = iter
+) -> Done[SweepReport]:
     """Measures the settings of a shard that are not in the shard's log; the report covers all logs in the folder."""
     with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
-        request, device, measure = ready(job, note)
+        asked, device, measure = ready(pair, request, note)
         log.begin(
             LogHeader(
                 schema=log.schema,
                 started_at=utc_now(),
                 commit=source_commit(),
                 machine=examined(device),
-                request=request,
+                request=asked,
                 costs=None,
             )
         )
-        early = interrupted(show(_steps(log, shard.of(request.settings, request.seed), measure, note)))
+        early = interrupted(show(_steps(log, shard.of(asked.settings, asked.seed), measure, note)))
     return Done(read(folder), early)
 
 
@@ -59,36 +62,30 @@ def _steps(
         yield Progress(f"{count} settings", done / sum(each.length for each in settings))
 
 
-def ready(job: OnSettings, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
-    """Loads the target and draft and checks that the longest text fits into their context; returns the request, the
-    target's device, and the function that measures one setting.
+def ready(options: OnPair, request: SweepRequest, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
+    """Loads the target and draft and checks that the longest text fits into their context; returns the request with
+    the names of the pair, the target's device, and the function that measures one setting.
     """
-    require_whole_draft("dynatui bench sweep", job.target, job.draft)
-    engine = endless(load_pair(**job.pair_options, report=note))
-    pair, request = engine.pair, job.request(engine.pair)
-    longest = max(setting.length for setting in request.settings)
-    prompts = encode_prompts(pair.tokenizer, request.prompts, longest, pair.context, limit=pair.limit)
-    return request, pair.target.device, lambda setting: compared(engine, request, job.base, prompts, setting)
+    require_whole_draft("dynatui bench sweep", options.target, options.draft)
+    engine = endless(load_pair(**options.pair_options, report=note))
+    pair = engine.pair
+    asked = structs.replace(request, **pair_names(pair))
+    longest = max(setting.length for setting in asked.settings)
+    prompts = encode_prompts(pair.tokenizer, asked.prompts, longest, pair.context, limit=pair.limit)
+    return asked, pair.target.device, lambda setting: compared(engine, asked, prompts, setting)
 
 
-def compared(
-    engine: Engine,
-    request: SweepRequest,
-    base: TunableParameters,
-    prompts: Sequence[Sequence[int]],
-    setting: GridPoint,
-) -> Kept:
+def compared(engine: Engine, request: SweepRequest, prompts: Sequence[Sequence[int]], setting: GridPoint) -> Kept:
     """Measures one setting against plain decoding (`ar`) and the reference parameters.
 
     The setting has no speed if its trees do not fit in memory, if one of its texts differs from the text of `ar`
     without a near tie of two logits, or if its texts differ from `ar` on all prompts.
     """
-    space = space_named(request.space)
-    config, plain = space.config(base, setting), space.plain_config(base, setting)
+    (plain, config), method = request.configs(setting), SPACES[request.space].method
     contenders = [
         own(BASELINE, BASELINE, BASELINE, config),
-        own(REFERENCE, REFERENCE, space.method, plain),
-        own(SETTING, SETTING, space.method, config),
+        own(REFERENCE, REFERENCE, method, plain),
+        own(SETTING, SETTING, method, config),
     ]
     plan = Experiment(contenders, prompts, prompts[:1], request.repeats, request.seed)
     try:
@@ -99,7 +96,9 @@ def compared(
     differing = [each for each in differences(samples, near_tie_judge(engine, prompts)) if each.name == SETTING]
     faults = [each for each in differing if not each.near_tie]
     if faults or len(differing) == len(prompts):
-        return Kept(key=setting.key, reason=_why((faults or differing)[0]))
+        first = (faults or differing)[0]
+        place = f"the text of prompt {first.prompt + 1} first differs from that of ar at token {first.index}"
+        return Kept(key=setting.key, reason=f"{place}: {TIES[first.near_tie]}")
     outcome = _outcome(samples, request.seed, len(differing))
     return Kept(key=setting.key, outcome=outcome, reason=None if outcome else "the texts are too short to be timed")
 
@@ -122,11 +121,4 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Outcome | None:
         round_ms=row.round_ms,
         disturbed=disturbed(turn.waited for turn in samples.all()),
         near_ties=near_ties,
-    )
-
-
-def _why(difference: Difference) -> str:
-    tie = {None: "one text is shorter", True: "a near tie", False: "no tie"}[difference.near_tie]
-    return (
-        f"the text of prompt {difference.prompt + 1} first differs from that of ar at token {difference.index}: {tie}"
     )

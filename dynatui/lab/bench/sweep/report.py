@@ -1,27 +1,30 @@
 """Logs of a sweep's shards, the report on all logs in a folder, as `--json` writes it, and the report as text.
 
-The text is at most 80 columns wide unless a single heat map is wider. Heat maps show speed over two axes, one map for
-each text length; if the grid has further axes, a cell shows the best setting over all values on these axes.
+The text is at most 80 columns wide unless a heat map is wider. Heat maps show speed over two axes, one map for each
+text length; if the grid has further axes, a cell shows the best setting over all values on these axes.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from decoder.errors import ConfigError, first_line, require, shortened
+from decoder.errors import require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
-from dynatui.lab.bench.record_log import LogFormat, LogHeader
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
 from dynatui.lab.bench.sweep.spaces import LENGTH, GridPoint, Number, SweepRequest
 from dynatui.lab.frame import Median
-from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
+from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
 
 LOG_SCHEMA = 1
 SCHEMA = 2
-State = Literal["waiting", "done", "refused"]
+BEST = 10
+REASONS = 5
+"""Maximum number of settings without a speed that are listed with their reasons."""
+CELL = 7
+MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +51,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Number of prompts whose text differs from the text of `ar` after a near tie of two logits."""
 
 
-Header: TypeAlias = LogHeader[SweepRequest, None]
-
-
 class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="setting"):
     """Line of a log: the key of a setting, and the setting's result or the reason why it has no speed."""
 
@@ -59,6 +59,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="setting"):
     reason: str | None = None
 
 
+Header: TypeAlias = LogHeader[SweepRequest, None]
 FORMAT: LogFormat[Header, Kept] = LogFormat(
     msgspec.json.Decoder(Header | Kept), LOG_SCHEMA, "set --output to another folder"
 )
@@ -66,7 +67,7 @@ FORMAT: LogFormat[Header, Kept] = LogFormat(
 
 class SettingState(msgspec.Struct, frozen=True, kw_only=True):
     setting: GridPoint
-    state: State
+    state: Literal["waiting", "done", "refused"]
     outcome: Outcome | None = None
     """Result of the setting; None if the state is not "done"."""
     reason: str | None = None
@@ -97,10 +98,9 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(folder: Path) -> SweepReport:
     """Report on all logs in a folder; raises ConfigError if there is no log, or if logs are of different sweeps."""
-    found = {path.stem: _lines(path) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
-    logs = {name: lines for name, lines in found.items() if lines}
-    require(bool(logs), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")
-    headers = {name: lines[0] for name, lines in logs.items() if isinstance(lines[0], LogHeader)}
+    logs = {path.stem: RecordLog(path, FORMAT) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
+    headers = {name: log.header for name, log in logs.items() if log.header}
+    require(bool(headers), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")
     request = next(iter(headers.values())).request
     for name, header in headers.items():
         other = differing(header.request, request)
@@ -109,7 +109,7 @@ def read(folder: Path) -> SweepReport:
             f"{name}.jsonl in {shortened(folder)} is of another sweep, with other values of {', '.join(other)}; move "
             "the logs of each sweep to a folder of their own",
         )
-    kept = {line.key: line for lines in logs.values() for line in lines if isinstance(line, Kept)}
+    kept = {record.key: record for log in logs.values() for record in log.records}
     return SweepReport(
         folder=str(folder),
         request=request,
@@ -118,34 +118,20 @@ def read(folder: Path) -> SweepReport:
     )
 
 
-def _lines(path: Path) -> list[Header | Kept]:
-    """Lines of a log; an incomplete last line, which another process may be writing, is left out."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {FORMAT.remedy}") from None
-    try:
-        return [FORMAT.lines.decode(line) for line in content.split(b"\n")[:-1]]
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{shortened(path)} is no log of a sweep: {first_line(error)}; {FORMAT.remedy}") from None
-
-
 def _trial(setting: GridPoint, kept: Kept | None) -> SettingState:
     if kept is None:
         return SettingState(setting=setting, state="waiting")
-    return SettingState(
-        setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason
-    )
+    state: Literal["done", "refused"] = "done" if kept.outcome else "refused"
+    return SettingState(setting=setting, state=state, outcome=kept.outcome, reason=kept.reason)
 
 
-BEST = 10
-REASONS = 5
-"""Maximum number of settings without a speed that are listed with their reasons."""
-GAP = " " * 3
+def summary(kept: Kept) -> str:
+    return f"{kept.key}: {f'x ar {interval(kept.outcome.speed, hundredths)}' if kept.outcome else kept.reason}"
 
 
 def on_sweep(report: SweepReport) -> str:
-    parts = ["\n".join(map(cut, _heading(report))), _maps(report), _best(report), _refused(report)]
+    maps = [text(heat_map(report, length)) for length in report.request.axes[LENGTH]]
+    parts = ["\n".join(map(cut, _heading(report))), *maps, "\n".join(_legend(report)), _best(report), _refused(report)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
@@ -164,18 +150,40 @@ def _heading(report: SweepReport) -> list[str]:
     ]
 
 
-def _maps(report: SweepReport) -> str:
-    """Heat maps of all text lengths, side by side if they fit in `WIDTH` columns, and their legend."""
-    rows: list[list[str]] = []
-    for block in (text(each).split("\n") for each in heat_maps(report)):
-        width = max(map(len, block))
-        padded = [line.ljust(width) for line in block]
-        if rows and len(rows[-1][0]) + len(GAP) + width <= WIDTH:
-            rows[-1] = [GAP.join(lines) for lines in zip_longest(rows[-1], padded, fillvalue="")]
-        else:
-            rows.append(padded)
-    maps = ["\n".join(line.rstrip() for line in row) for row in rows]
-    return "\n\n".join(maps) + "\n" + "\n".join(legend(report))
+def heat_map(report: SweepReport, length: Number) -> Table:
+    """Speeds of all settings with texts of this length, by the values on the first two axes."""
+    (down, rows), (across, columns), *_ = report.request.axes.items()
+    groups: dict[tuple[Number, Number], list[SettingState]] = {}
+    for trial in report.trials:
+        values = trial.setting.values
+        if values[LENGTH] == length:
+            groups.setdefault((values[down], values[across]), []).append(trial)
+    names, best = [f"{row:g}" for row in rows], report.best(1)
+    return Table(
+        title=f"{LENGTH}={length}, {across} across",
+        columns=(
+            Column(down, width=max(map(len, (down, *names))) + 1),
+            *(Column(f"{column:g}", width=CELL) for column in columns),
+        ),
+        rows=tuple(
+            (name, *(_cell(groups.get((row, column), ()), best) for column in columns))
+            for name, row in zip(names, rows, strict=True)
+        ),
+    )
+
+
+def _cell(trials: Sequence[SettingState], best: Sequence[SettingState]) -> str:
+    """Highest speed of the settings of one cell, or their state, in at most five characters; empty without settings."""
+    if not trials:
+        return ""
+    speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)
+    unknown = "." if any(trial.state == "waiting" for trial in trials) else "!"
+    return (unknown if speed is None else hundredths(speed)) + "*" * any(trial in best for trial in trials)
+
+
+def _legend(report: SweepReport) -> list[str]:
+    hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
+    return [MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
 
 
 def _best(report: SweepReport) -> str:
@@ -208,55 +216,6 @@ def _doubts(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _refused(report: SweepReport) -> str:
-    without_speed = [trial for trial in report.trials if trial.state == "refused"]
-    lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
-    if len(without_speed) > REASONS:
-        lines.append(f"and {len(without_speed) - REASONS} more")
-    return "\n".join(["Settings without a speed:", *lines]) if without_speed else ""
-
-
-def summary(kept: Kept) -> str:
-    return f"{kept.key}: {f'x ar {interval(kept.outcome.speed, hundredths)}' if kept.outcome else kept.reason}"
-
-
-CELL = 7
-_MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
-
-
-def legend(report: SweepReport) -> list[str]:
-    hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
-    return [_MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
-
-
-def heat_maps(report: SweepReport) -> list[Table]:
-    return [_map(report, length) for length in report.request.axes[LENGTH]]
-
-
-def _map(report: SweepReport, length: Number) -> Table:
-    (down, rows), (across, columns), *_ = report.request.axes.items()
-    groups: dict[tuple[Number, Number], list[SettingState]] = {}
-    for trial in report.trials:
-        values = trial.setting.values
-        if values[LENGTH] == length:
-            groups.setdefault((values[down], values[across]), []).append(trial)
-    names = [f"{row:g}" for row in rows]
-    return Table(
-        title=f"{LENGTH}={length}, {across} across",
-        columns=(
-            Column(down, width=max(map(len, (down, *names))) + 1),
-            *(Column(f"{column:g}", width=CELL) for column in columns),
-        ),
-        rows=tuple(
-            (name, *(cell(groups.get((row, column), ()), report.best(1)) for column in columns))
-            for name, row in zip(names, rows, strict=True)
-        ),
-    )
-
-
-def cell(trials: Sequence[SettingState], best: Sequence[SettingState]) -> str:
-    """Highest speed of the settings of one cell, or their state, in at most five characters; empty without settings."""
-    if not trials:
-        return ""
-    speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)
-    unknown = "." if any(trial.state == "waiting" for trial in trials) else "!"
-    return (unknown if speed is None else f"{speed:.2f}") + "*" * any(trial in best for trial in trials)
+    lines = [f"{trial.setting.key}: {trial.reason}" for trial in report.trials if trial.state == "refused"]
+    more = [f"and {len(lines) - REASONS} more"] * (len(lines) > REASONS)
+    return "\n".join(["Settings without a speed:", *lines[:REASONS], *more]) if lines else ""

@@ -11,7 +11,7 @@ from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
 from dynatui.lab.bench import machine, record_log
-from dynatui.lab.bench.record_log import RecordLog, alone
+from dynatui.lab.bench.record_log import RecordLog, opened
 from dynatui.lab.bench.sampling.job import OnSamplings, expected, measure_samplings, seeded
 from dynatui.lab.bench.sampling.log import FORMAT, Expected
 from dynatui.lab.bench.sampling.report import SamplingReport
@@ -163,7 +163,7 @@ def test_a_selector_that_does_not_fit_and_a_log_into_which_another_measures_are_
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
         measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
     with (
-        alone(tmp_path / "log", ""),
+        opened(tmp_path / "log", FORMAT),
         pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or set"),
     ):
         measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None)
