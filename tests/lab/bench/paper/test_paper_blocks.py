@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.append_only import TokenLog
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
-from dynatui.lab.bench.contenders import DecodedText, decoded
+from dynatui.lab.bench.contenders import DecodedText, decoded, tallied
 from dynatui.lab.bench.paper import job
 from dynatui.lab.bench.paper.job import turns
 from dynatui.lab.bench.paper.records import PaperLane, PaperRequest
@@ -38,12 +37,9 @@ def plain(engine: Engine) -> DecodedText:
 
 def with_another(plain: DecodedText) -> DecodedText:
     """The same rounds with the fifth token replaced."""
-    text = list(plain.tally.tokens)
-    text[4] = (text[4] + 1) % 200
-    after = tuple(
-        structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
-    )
-    return replace(plain, tally=after[-1], after=after)
+    rounds = list(plain.rounds)
+    rounds[4] = structs.replace(rounds[4], committed=[(rounds[4].committed[0] + 1) % 200])
+    return replace(plain, tally=tallied(None, rounds), rounds=rounds)
 
 
 def samples(plain: DecodedText, other: DecodedText) -> list[Sample]:
