@@ -5,13 +5,12 @@ are also timed and counted.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import torch
-from torch import nn
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.draft.auto_drafter import AutoDrafter
@@ -28,6 +27,7 @@ from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.run.config import RunConfig
+from decoder.run.expected import read_weights
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome, Session
 from decoder.system.device import Stopwatch
@@ -74,10 +74,8 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 def shape(module: Any) -> Shape:
     """Multiply-adds of a Hugging Face model per unit of work, computed from the shapes of the weights."""
-    config = module.config.get_text_config()
-    head = module.get_output_embeddings().weight
-    tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
-    inner = [weight for weight in module.parameters() if id(weight) not in tables and weight is not head]
+    config, head = module.config.get_text_config(), module.get_output_embeddings().weight
+    inner = [weight for _, weight in read_weights(module) if weight is not head]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Shape(
         matrices=sum(weight.numel() for weight in inner if weight.dim() > 1),
@@ -95,6 +93,11 @@ class Seen:
     draft: Work
 
 
+Scored: TypeAlias = Callable[[Sequence[int]], int]
+SCORED: Mapping[str, Scored] = {"forward": len, "best": len, "read": lambda _: 1, "best_after": lambda _: 1}
+"""Methods of a model that make a pass over tokens, each with the number of rows whose logits are computed."""
+
+
 class _InstrumentedModel:
     """Wrapper that times and counts the calls of a model; all other attributes are those of the model.
 
@@ -106,32 +109,21 @@ class _InstrumentedModel:
         self._model = model
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        member = getattr(self._model, name)
+        return partial(self._called, member, SCORED[name]) if name in SCORED else member
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
         self._model = self._model.streaming(sinks, window)
         return self
 
-    def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.forward, cache, tokens, given, scored=len(tokens))
-
-    def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.read, cache, tokens, given, scored=1)
-
-    def best(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.best, cache, tokens, given, scored=len(tokens))
-
-    def best_after(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.best_after, cache, tokens, given, scored=1)
-
     def tree_grower(self, reserve: Callable[[int], None]) -> "_InstrumentedGrower | None":
         grower = self._model.tree_grower(reserve)
         return _InstrumentedGrower(self, grower) if grower else None
 
-    def _called(self, call: Callable[..., Any], cache: KvCache, tokens: Any, given: Sequence[Any], scored: int) -> Any:
+    def _called(self, call: Callable[..., Any], scored: Scored, cache: KvCache, tokens: Any, *given: Any) -> Any:
         start = time.perf_counter()
         result = call(cache, tokens, *given)
-        self.work = self.work.with_pass(len(tokens), cache.rows, scored)
+        self.work = self.work.with_pass(len(tokens), cache.rows, scored(tokens))
         self.seconds += time.perf_counter() - start
         return result
 
@@ -226,15 +218,11 @@ class Contender:
     """Whether another library decodes; if this library fails in the warm-up, the contender is left out."""
 
 
-def nothing(_device: torch.device) -> None:
-    pass
-
-
 def is_adaptive(group: str) -> bool:
     return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
 
 
-def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
+def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead | None = None) -> Contender:
     """Contender of a registered method with the parameters in `config`; `prompt_read` is called after each prefill."""
     parameters = METHODS[method].parameters(config)
     return Contender(name, group, lambda engine, ids: decoded(engine, ids, method, config, prompt_read), parameters)
@@ -279,7 +267,7 @@ def decoded(
     prompt_ids: Sequence[int],
     method: str,
     config: RunConfig,
-    prompt_read: PromptRead = nothing,
+    prompt_read: PromptRead | None = None,
 ) -> DecodedText:
     """Decodes one text to its end.
 
@@ -298,7 +286,8 @@ def decoded(
     try:
         session.prefill()
         prefill_s = clock.now() - opened
-        prompt_read(engine.pair.target.device)
+        if prompt_read:
+            prompt_read(engine.pair.target.device)
         instrumented.restart()
         started = clock.now()
         while not outcomes or not outcomes[-1][0].finished:

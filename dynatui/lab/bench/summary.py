@@ -9,7 +9,7 @@ argument of type `Judge` runs a float32 forward pass for this verdict.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import msgspec
 import pandas as pd
@@ -35,7 +35,7 @@ class Samples:
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
         """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with `ar`."""
-        self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
+        self.groups = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
         """Contenders whose texts are not compared with the texts of `ar`."""
@@ -302,29 +302,28 @@ def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """First difference of each contender on each prompt on which the contender has no speed."""
-    differing = []
-    verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
-    for name, prompt, text in samples.differing():
+
+    @cache
+    def verdict(prompt: int, index: int, rivals: tuple[int, int], foreign: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
+        return judge(prompt, samples.texts[prompt][:index], rivals, foreign)
+
+    def difference(name: str, prompt: int, text: Sequence[int]) -> Difference:
         right = samples.texts[prompt]
         index = first_difference(text, right)
-        verdict = None
-        if index is not None:
-            rivals, foreign = (right[index], text[index]), name in samples.foreign
-            key = (prompt, index, rivals, foreign)
-            if key not in verdicts:
-                verdicts[key] = judge(prompt, right[:index], rivals, foreign)
-            verdict = verdicts[key]
-        differing.append(
-            Difference(
-                name=name,
-                prompt=prompt,
-                index=min(len(text), len(right)) if index is None else index,
-                near_tie=verdict.near_tie if verdict else None,
-                gap=verdict.gap if verdict else None,
-                judged=verdict is not None or index is None,
-            )
+        if index is None:
+            shorter = min(len(text), len(right))
+            return Difference(name=name, prompt=prompt, index=shorter, near_tie=None, gap=None)
+        found = verdict(prompt, index, (right[index], text[index]), name in samples.foreign)
+        return Difference(
+            name=name,
+            prompt=prompt,
+            index=index,
+            near_tie=found.near_tie if found else None,
+            gap=found.gap if found else None,
+            judged=found is not None,
         )
-    return differing
+
+    return [difference(*each) for each in samples.differing()]
 
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:

@@ -247,5 +247,5 @@ class SweepRequest(PairRequest, frozen=True, kw_only=True):
     def configs(self, setting: GridPoint) -> tuple[RunConfig, RunConfig]:
         """Configurations of the reference and of a setting; raises ConfigError if a value is out of bounds."""
         space = SPACES[self.space]
-        base: TunableParameters = msgspec.convert(self.reference, type(METHODS[space.method].own))
+        base: TunableParameters = msgspec.convert(self.reference, type(space.base(None)))
         return space.config(base, setting.length), space.config(space.rules(base, setting.values), setting.length)
