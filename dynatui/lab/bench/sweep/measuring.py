@@ -19,7 +19,7 @@ from dynatui.lab.bench.machine import examined, source_commit, utc_now
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
 from dynatui.lab.bench.record_log import LogHeader, RecordLog, opened
-from dynatui.lab.bench.summary import Samples, differences, known, near_tie_judge, rows, turn_frame
+from dynatui.lab.bench.summary import Samples, differences, known, near_tie_judge, rows
 from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read, summary
 from dynatui.lab.bench.sweep.spaces import SPACES, GridPoint, Shard, SweepRequest
 
@@ -107,8 +107,7 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Outcome | None:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
         return None
-    turns = turn_frame(samples)
-    mine = turns[turns.lane == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
+    mine = samples.frame[samples.frame.lane == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
     middle = mine.median().median()
     return Outcome(
         speed=row.over_ar,
