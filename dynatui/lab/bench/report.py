@@ -1,6 +1,5 @@
 """Report of a complete measurement, as `--json` writes it: samples, settings, machine, and computed tables."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +14,7 @@ from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Work, shape
 from dynatui.lab.bench.machine import Machine, load, read_bytes, utc_now
+from dynatui.lab.bench.on_pair import pair_names
 from dynatui.lab.bench.protocol import Experiment
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
 from dynatui.lab.bench.summary import (
@@ -30,6 +30,8 @@ from dynatui.lab.bench.summary import (
 )
 
 SCHEMA = 1
+OF_SAMPLE = ("contender", "group", "prompt", "repeat", "kv_bytes", "waits", "waited")
+"""Fields of `Record` that are those of `Sample`."""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,12 +129,8 @@ def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig)
     return Setup(
         started_at=utc_now(),
         machine=machine,
-        target=pair.target_name,
-        draft=pair.draft_name,
-        device=pair.device,
+        **pair_names(pair),
         ranks=list(pair.target.ranks.devices) if pair.target.ranks else [],
-        dtype=pair.dtype,
-        draft_dtype=pair.draft_dtype,
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
@@ -151,12 +149,12 @@ def _computed_by(model: LanguageModel) -> str:
     return model.computed_by or ("compiled" if compiled else "torch")
 
 
-def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
+def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: list[int]) -> Report:
     """Report of samples on texts; `peaks` has the peak memory of each rank, in bytes."""
     return Report(
         setup=setup,
         load_after=load(),
-        peak_bytes_by_rank=list(peaks),
+        peak_bytes_by_rank=peaks,
         rows=rows(samples, setup.seed, _bandwidth(setup, engine.pair)),
         best_generate=samples.best(("generate",), setup.seed),
         comparisons=comparisons(samples, setup.seed),
@@ -166,14 +164,14 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
     )
 
 
-def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
+def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: list[int]) -> RoundsReport:
     """Report of rounds after random tokens; `peaks` as for `of_texts`."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),
-        peak_bytes_by_rank=list(peaks),
+        peak_bytes_by_rank=peaks,
         arithmetic=arithmetic,
         rounds=rounds(samples, contexts, setup.seed, arithmetic, _bandwidth(setup, pair)),
         growth=growth(samples, contexts, setup.seed, arithmetic),
@@ -194,17 +192,11 @@ def _records(samples: Samples) -> list[Record]:
     plain = {(turn.repeat, turn.prompt): turn.tally for turn in samples.all() if turn.contender == BASELINE}
     return [
         Record(
-            contender=turn.contender,
-            group=turn.group,
-            prompt=turn.prompt,
-            repeat=turn.repeat,
             figures=figures(turn.tally, plain[turn.repeat, turn.prompt], same_until=samples.until(turn)),
             models_s=turn.seen.models_s if turn.seen else None,
             target_work=turn.seen.target if turn.seen else None,
             draft_work=turn.seen.draft if turn.seen else None,
-            kv_bytes=turn.kv_bytes,
-            waits=turn.waits,
-            waited=turn.waited,
+            **{name: getattr(turn, name) for name in OF_SAMPLE},
         )
         for turn in samples.all()
     ]

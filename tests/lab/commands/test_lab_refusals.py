@@ -11,6 +11,7 @@ ON_CPU, ONLY_CUDA = "--device cpu", "--compile is for CUDA, but the device is cp
 SPEED = [
     ("--shapes x", "--shapes is 'x'; give target and draft, for example pythia-2.8b:pythia-70m"),
     ("--shapes a:b --target x", "--target has no effect beside --shapes; leave --target out"),
+    ("--shapes a:b --gpu-layers 2", "--gpu-layers has no effect beside --shapes; leave --gpu-layers out"),
     ("--shapes a:b --linear 2", "--linear has no effect beside --shapes; leave --linear out"),
     ("--shapes a:b --hostile", "--hostile has no effect beside --shapes; leave --hostile out"),
     ("--shapes a:b --tau-h 0.5", "--tau-h has no effect beside --shapes; leave --tau-h out"),

@@ -5,6 +5,7 @@ All values are series with one number per text, such as its block efficiency, in
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -55,10 +56,9 @@ def mean(values: pd.Series) -> float:
     return float(_cells(values).mean())
 
 
-def means(values: pd.Series, by: str) -> dict[str | int, float]:
+def means(values: pd.Series, by: str) -> dict[Any, float]:
     """`mean` of each task (`by="task"`), or of each sampling setting by its number (`by="sampling"`)."""
-    found: dict[str | int, float] = _cells(values).groupby(level=by, sort=False).mean().to_dict()
-    return found
+    return dict(_cells(values).groupby(level=by, sort=False).mean())
 
 
 def _cells(values: pd.Series) -> pd.Series:

@@ -16,7 +16,7 @@ from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, Shard, SweepRequest
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after, on_cpu
+from tests.lab.bench.makers import on_cpu
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
@@ -60,12 +60,6 @@ def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, t
     measured = [line for line in said if line.endswith("are measured")]
     assert measured == ["0 of 2 settings are measured", "1 of 2 settings are measured"]
     assert any(line.startswith("2 of 2: tau_h=0.7 tau_l=0.2 T=") for line in said)
-
-
-def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path: Path) -> None:
-    measure_sweep(*job(tiny_models), tmp_path, Shard(), lambda _: None, interrupted_after(0))
-    with pytest.raises(ConfigError, match=r"was started with other values of seed; give the same values, or set"):
-        measure_sweep(*job(tiny_models, seed=1), tmp_path, Shard(), lambda _: None)
 
 
 def test_a_setting_is_measured_beside_ar_and_the_reference_in_texts_of_its_length(
