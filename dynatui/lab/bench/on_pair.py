@@ -47,7 +47,7 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
     return [name for name, value in mine.items() if theirs[name] != value]
 
 
-def pair_names(pair: "Pair") -> dict[str, str]:
+def pair_names(pair: "Pair") -> dict[str, Any]:
     """Values of the fields of `PairRequest` except `seed`."""
     return {
         "target": pair.target_name,

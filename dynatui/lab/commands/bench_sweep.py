@@ -12,7 +12,7 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.bench.sweep.spaces import SPACES, Shard, Space, SweepRequest
+from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
 
 SWEPT = "What is swept"
@@ -121,15 +121,14 @@ def sweep(
 
 
 def _measured(pair: OnPair, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
-    from dynatui.lab.bench.sweep.measuring import measure_sweep  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.sweep.report import on_sweep  # noqa: PLC0415
+    from dynatui.lab.bench.sweep import measure_sweep, on_sweep  # noqa: PLC0415 - imports torch
 
     done = measure_sweep(pair, asked, folder, shard, say_line, shown)
     return Measured(on_sweep(done.report), done.report, done.interrupted)
 
 
 def _kept(folder: Path) -> Measured:
-    from dynatui.lab.bench.sweep.report import on_sweep, read  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.sweep import on_sweep, read  # noqa: PLC0415 - imports torch
 
     report = read(folder)
     return Measured(on_sweep(report), report, interrupted=False)

@@ -31,9 +31,8 @@ from dynatui.lab.bench.contenders import (
     kv_bytes,
     shape,
 )
-from dynatui.lab.bench.job import OnRounds, measure_rounds
+from dynatui.lab.bench.job import OnRounds, RoundsReport, measure_rounds
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.report import RoundsReport
 from dynatui.lab.bench.rounds import growth
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random_draft
 from dynatui.lab.bench.summary import Samples

@@ -26,10 +26,9 @@ from decoder.tree import TokenTree
 from dynatui.lab.bench import job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
 from dynatui.lab.bench.contenders import PROMPT_LOOKUP, decoded, own, sweep
-from dynatui.lab.bench.job import OnTexts, measure_texts
+from dynatui.lab.bench.job import OnTexts, Report, measure_texts
 from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.report import Report
 from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
 from tests import tiny

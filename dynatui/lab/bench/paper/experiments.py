@@ -16,7 +16,7 @@ from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
-from dynatui.lab.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
+from dynatui.lab.bench.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 
 AR = "ar"
 LINEAR = "linear K=8"

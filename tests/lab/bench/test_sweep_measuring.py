@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.errors import DeviceError, PromptError
+from dynatui.lab.bench import sweep
 from dynatui.lab.bench.contenders import own
 from dynatui.lab.bench.on_pair import OnPair, Progress
+from dynatui.lab.bench.spaces import SPACES, Shard, SweepRequest
 from dynatui.lab.bench.summary import Difference, Samples
-from dynatui.lab.bench.sweep import measuring
-from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
-from dynatui.lab.bench.sweep.report import Kept
-from dynatui.lab.bench.sweep.spaces import SPACES, Shard, SweepRequest
+from dynatui.lab.bench.sweep import Kept, measure_sweep, ready
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.makers import on_cpu
 
@@ -71,7 +70,7 @@ def test_a_setting_is_measured_beside_ar_and_the_reference_in_texts_of_its_lengt
         lengths.append((name, config.max_new_tokens))
         return own(name, group, method, config)
 
-    monkeypatch.setattr(measuring, "own", noted)
+    monkeypatch.setattr(sweep, "own", noted)
     asked, _, measure = ready(*job(tiny_models), lambda _: None)
     assert (asked.dtype, asked.reference["d_max"]) == ("float32", 8)
     kept, _ = map(measure, asked.settings[:2])
@@ -92,7 +91,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
         another = type(config)(config.methods, config.max_new_tokens - 1, parameters=config.parameters)
         return own(name, group, method, another if name == "setting" else config)
 
-    monkeypatch.setattr(measuring, "own", longer)
+    monkeypatch.setattr(sweep, "own", longer)
     assert first(tiny_models) == Kept(
         key=KEY, reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
     )
@@ -118,7 +117,7 @@ def test_a_near_tie_is_forgiven_on_some_prompts_and_another_text_on_none(
         ]
 
     monkeypatch.setattr(Samples, "same", same)
-    monkeypatch.setattr(measuring, "differences", found)
+    monkeypatch.setattr(sweep, "differences", found)
     kept = first(tiny_models)
     assert kept.reason == reason
     assert (kept.outcome and kept.outcome.near_ties) == (None if reason else 1)
@@ -128,7 +127,7 @@ def test_a_setting_without_room_is_refused(tiny_models: TinyModels, monkeypatch:
     def full(*_given: object) -> Any:
         raise DeviceError("the memory of cpu is full")
 
-    monkeypatch.setattr(measuring, "warmed_up", full)
+    monkeypatch.setattr(sweep, "warmed_up", full)
     assert first(tiny_models) == Kept(key=KEY, reason="the memory of cpu is full")
 
 

@@ -15,7 +15,8 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.record_log import LogHeader, opened
-from dynatui.lab.bench.sweep.report import (
+from dynatui.lab.bench.spaces import SPACES, GridPoint, Shard, SweepRequest
+from dynatui.lab.bench.sweep import (
     FORMAT,
     LOG_SCHEMA,
     Kept,
@@ -26,7 +27,6 @@ from dynatui.lab.bench.sweep.report import (
     on_sweep,
     read,
 )
-from dynatui.lab.bench.sweep.spaces import SPACES, GridPoint, Shard, SweepRequest
 from dynatui.lab.frame import Median
 from dynatui.lab.tables.data import WIDTH
 from tests.lab.bench.makers import MACHINE, PAIR
