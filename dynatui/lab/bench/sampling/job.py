@@ -110,25 +110,28 @@ def _steps(
 ) -> Iterator[Progress]:
     """Measures all records that the log lacks; after each record, yields the share of records in the log."""
     request = header.request
-    count = request.record_count
-    for number, sampling in enumerate(request.samplings):
-        these = {place: ids for place, ids in prompts.items() if place.sampling == number}
+    for sampling, setting in enumerate(request.samplings):
+        name = label(setting)
+        these = {place: ids for place, ids in prompts.items() if place.sampling == sampling}
         known = {record.place for record in log.of(Expected)}
-        for text_number, (place, ids) in enumerate(these.items(), 1):
+        for number, (place, ids) in enumerate(these.items(), 1):
             if place not in known:
                 config = RunConfig((BASELINE,), request.max_new_tokens)
                 text = decoded(seeded(engine, request, place), ids, BASELINE, config).tally.tokens
                 log.add(expected(engine.pair, request, place, ids, list(text), chooser))
-                line = f"{label(sampling)}, roots evaluated in {text_number} of {len(these)} texts"
-                yield Progress(line, len(log.records) / count)
+                yield _progress(log, request, f"{name}, roots evaluated in {number} of {len(these)} texts")
         those = {place: ids for place, ids in these.items() if place.prompt < request.decoded}
-        shapes = chosen(header, [record for record in log.of(Expected) if record.place.sampling == number])
+        shapes = chosen(header, [record for record in log.of(Expected) if record.place.sampling == sampling])
         done = frozenset((record.place, record.repeat) for record in log.of(Realised))
         before, total = sum(place in those for place, _ in done), len(those) * request.repeats
-        lanes = contenders(request, sampling, shapes, selector)
-        for text_number, record in enumerate(realised(engine, request, those, lanes, done), before + 1):
+        lanes = contenders(request, setting, shapes, selector)
+        for number, record in enumerate(realised(engine, request, those, lanes, done), before + 1):
             log.add(record)
-            yield Progress(f"{label(sampling)}, decoded {text_number} of {total} texts", len(log.records) / count)
+            yield _progress(log, request, f"{name}, decoded {number} of {total} texts")
+
+
+def _progress(log: SamplingLog, request: SamplingRequest, line: str) -> Progress:
+    return Progress(line, len(log.records) / request.record_count)
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
