@@ -36,7 +36,7 @@ from dynatui.lab.bench import shapes
 from dynatui.lab.bench.baselines import baselines, llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender, Work, inexact, shape, sweep
 from dynatui.lab.bench.machine import Machine, examined, load, read_bytes, utc_now
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show, interrupted, pair_names
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, PairRequest, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
@@ -57,26 +57,21 @@ OF_SAMPLE = ("contender", "group", "prompt", "repeat", "kv_bytes", "waits", "wai
 """Fields of `Record` that are those of `Sample`."""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class Setup(PairRequest, frozen=True, kw_only=True):
     """Models, machine and settings of a measurement."""
 
     schema: int = SCHEMA
     started_at: str
     """Start of the measurement in UTC, as ISO 8601."""
     machine: Machine
-    target: str
-    draft: str
-    device: str
-    ranks: list[str] = []
+    ranks: list[str] = msgspec.field(default_factory=list)
     """Device of each process that runs the target; empty if one process runs it."""
-    dtype: str
-    draft_dtype: str
     exact: bool = False
     """Whether passes are batch-invariant, so that all methods compute bit-identical logits."""
     path: str = ""
     """Name of the decoding path (see `decoder.run.decoding_path`); `path_reason` is why this path was chosen."""
     path_reason: str = ""
-    passes: dict[str, str] = {}
+    passes: dict[str, str] = msgspec.field(default_factory=dict)
     """What computed the forward passes of each model: "compiled" (the engine's own code), "torch" or "llama.cpp"."""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by contender name."""
@@ -84,7 +79,6 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts as token ids."""
     max_new_tokens: int
     repeats: int
-    seed: int
     temperature: float = 0.0
     """Above 0, other libraries draw other random numbers, so their texts are not compared with the texts of `ar`."""
     top_k: int = 0

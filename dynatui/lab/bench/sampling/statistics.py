@@ -58,7 +58,8 @@ def mean(values: pd.Series) -> float:
 
 def means(values: pd.Series, by: str) -> dict[Any, float]:
     """`mean` of each task (`by="task"`), or of each sampling setting by its number (`by="sampling"`)."""
-    return dict(_cells(values).groupby(level=by, sort=False).mean())
+    found: dict[Any, float] = _cells(values).groupby(level=by, sort=False).mean().to_dict()
+    return found
 
 
 def _cells(values: pd.Series) -> pd.Series:
