@@ -28,8 +28,8 @@ from dynatui.lab.frame import Median, frame, median, quotients, series
 SPEED = "tokens_per_second"
 PER_ROUND = ["draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted", "waits"]
 KEYS = ["lane", "prompt", "repeat", "has_speed", "seen"]
-NUMBERS = [SPEED, "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes", "decode_s", "models_s", "kv_bytes"]
-NUMBERS += PER_ROUND
+WHOLE_TEXTS = [SPEED, "tokens_per_round", "acceptance_rate", "rounds", "decode_s", "models_s", "kv_bytes", "peak_bytes"]
+"""Columns of `Samples.frame` with figures of whole texts; those in `PER_ROUND` are divided by the number of rounds."""
 
 
 class Samples:
@@ -65,7 +65,7 @@ class Samples:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Turns in the order of repeats. The column `lane` names the contender; `has_speed` tells whether all texts of
-        this contender on the prompt are right. The columns `PER_ROUND` and `round_s` are per round.
+        this contender on the prompt are right.
         """
         has_speed = {name: self.same(name) for name in self.groups}
         rows = (
@@ -82,7 +82,8 @@ class Samples:
             }
             for turn in self.all()
         )
-        made = frame(rows, NUMBERS)[[*KEYS, *NUMBERS]]
+        numbers = [*WHOLE_TEXTS, *PER_ROUND]
+        made = frame(rows, numbers)[[*KEYS, *numbers]]
         shares = {
             "round_s": made.decode_s / made.rounds,
             "rounds_per_second": made.rounds / made.decode_s,
