@@ -83,6 +83,13 @@ def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repe
     assert all(first_prompts[prompt] > 10 for prompt in range(3))
 
 
+@pytest.fixture
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn is disturbed; on a busy machine, turns would be repeated."""
+    monkeypatch.setattr("dynatui.lab.bench.protocol.waited_s", lambda: 0.0)
+
+
+@pytest.mark.usefixtures("_quiet")
 def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
     slowness = iter(1.01**step for step in range(1000))
@@ -93,10 +100,8 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     assert 2.95 < ratio.low <= ratio.high < 3.05
 
 
-def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "dynatui.lab.bench.protocol.waited_s", lambda: 0.0
-    )  # on a busy machine, turns would be repeated
+@pytest.mark.usefixtures("_quiet")
+def test_the_warm_up_is_no_sample() -> None:
     calls: list[list[int]] = []
 
     def run(ids: list[int]) -> Tally:
