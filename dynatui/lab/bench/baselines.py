@@ -23,7 +23,7 @@ from decoder.session.hf_assisted import as_wide_as, drawn_by
 from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
-from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Contender, DecodedText, running
+from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Contender, DecodedText, as_round, tallied
 
 CACHES = ("dynamic", "static")
 ASSISTED: dict[str, dict[str, float]] = {
@@ -98,12 +98,11 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
     first = streamer.bursts[0][1]
     ends = [*(at - first for _, at in streamer.bursts[:-1]), ended - first if len(streamer.bursts) > 1 else 0.0]
     drafts, root = None if _HIDDEN & settings.keys() else 0, TokenTree([prompt_ids[-1]])
-    outcomes = [
-        (Outcome(root, committed=tokens, target_forwards=1, draft_forwards=drafts), t)
-        for (tokens, _), t in zip(streamer.bursts, ends, strict=True)
+    rounds = [
+        as_round("hf", number, Outcome(root, committed=tokens, target_forwards=1, draft_forwards=drafts), t)
+        for number, ((tokens, _), t) in enumerate(zip(streamer.bursts, ends, strict=True))
     ]
-    tallies = running(first - started, "hf", outcomes)
-    return DecodedText(tallies[-1], tallies)
+    return DecodedText(tallied(first - started, rounds), rounds)
 
 
 def _assisted(

@@ -5,12 +5,12 @@ are also timed and counted.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import accumulate
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import torch
-from torch import nn
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.draft.auto_drafter import AutoDrafter
@@ -27,6 +27,7 @@ from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.run.config import RunConfig
+from decoder.run.expected import read_weights
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome, Session
 from decoder.system.device import Stopwatch
@@ -42,9 +43,9 @@ class Work(msgspec.Struct, frozen=True):
     scored: int = 0
     """Number of rows whose logits were computed."""
 
-    def since(self, before: "Work") -> "Work":
-        earlier = msgspec.structs.astuple(before)
-        return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
+    def with_pass(self, rows: int, keys: int, scored: int) -> "Work":
+        """This work and that of a further pass, each of whose rows reads `keys` keys."""
+        return Work(self.calls + 1, self.rows + rows, self.looks + rows * keys, self.scored + scored)
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -73,10 +74,8 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 def shape(module: Any) -> Shape:
     """Multiply-adds of a Hugging Face model per unit of work, computed from the shapes of the weights."""
-    config = module.config.get_text_config()
-    head = module.get_output_embeddings().weight
-    tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
-    inner = [weight for weight in module.parameters() if id(weight) not in tables and weight is not head]
+    config, head = module.config.get_text_config(), module.get_output_embeddings().weight
+    inner = [weight for _, weight in read_weights(module) if weight is not head]
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Shape(
         matrices=sum(weight.numel() for weight in inner if weight.dim() > 1),
@@ -93,8 +92,10 @@ class Seen:
     target: Work
     draft: Work
 
-    def since(self, before: "Seen") -> "Seen":
-        return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
+
+Scored: TypeAlias = Callable[[Sequence[int]], int]
+SCORED: Mapping[str, Scored] = {"forward": len, "best": len, "read": lambda _: 1, "best_after": lambda _: 1}
+"""Methods of a model that make a pass over tokens, each with the number of rows whose logits are computed."""
 
 
 class _InstrumentedModel:
@@ -104,50 +105,27 @@ class _InstrumentedModel:
     """
 
     def __init__(self, model: LanguageModel) -> None:
-        self.seconds = 0.0
-        self.calls = self.rows = self.looks = self.scored = 0
+        self.seconds, self.work = 0.0, Work()
         self._model = model
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        member = getattr(self._model, name)
+        return partial(self._called, member, SCORED[name]) if name in SCORED else member
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
         self._model = self._model.streaming(sinks, window)
         return self
 
-    @property
-    def work(self) -> Work:
-        return Work(self.calls, self.rows, self.looks, self.scored)
-
-    def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.forward, cache, tokens, given, scored=len(tokens))
-
-    def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.read, cache, tokens, given, scored=1)
-
-    def best(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.best, cache, tokens, given, scored=len(tokens))
-
-    def best_after(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
-        return self._called(self._model.best_after, cache, tokens, given, scored=1)
-
     def tree_grower(self, reserve: Callable[[int], None]) -> "_InstrumentedGrower | None":
         grower = self._model.tree_grower(reserve)
         return _InstrumentedGrower(self, grower) if grower else None
 
-    def _called(self, call: Callable[..., Any], cache: KvCache, tokens: Any, given: Sequence[Any], scored: int) -> Any:
+    def _called(self, call: Callable[..., Any], scored: Scored, cache: KvCache, tokens: Any, *given: Any) -> Any:
         start = time.perf_counter()
         result = call(cache, tokens, *given)
-        self.count(len(tokens), cache.rows, scored)
+        self.work = self.work.with_pass(len(tokens), cache.rows, scored(tokens))
         self.seconds += time.perf_counter() - start
         return result
-
-    def count(self, rows: int, keys: int, scored: int) -> None:
-        """Counts a pass, each of whose rows reads `keys` keys."""
-        self.calls += 1
-        self.rows += rows
-        self.looks += rows * keys
-        self.scored += scored
 
 
 @dataclass(frozen=True)
@@ -161,9 +139,10 @@ class _InstrumentedGrower:
         start = time.perf_counter()
         found = self.grower.grow(cache, unread, *given)
         if found:
-            self.model.count(len(unread), cache.length, 1)
+            work = self.model.work.with_pass(len(unread), cache.length, 1)
             for rows, forwarded in zip(found.calls, accumulate(found.calls), strict=True):
-                self.model.count(rows, cache.length + forwarded, rows)
+                work = work.with_pass(rows, cache.length + forwarded, rows)
+            self.model.work = work
             self.model.seconds += time.perf_counter() - start
         return found
 
@@ -177,6 +156,11 @@ class InstrumentedEngine:
         if pair.target.device.type == "cpu":
             self._models = {role: _InstrumentedModel(model) for role, model in pair.models.items()}
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
+
+    def restart(self) -> None:
+        """Forgets the passes so far."""
+        for model in self._models.values():
+            model.seconds, model.work = 0.0, Work()
 
     def seen(self) -> Seen | None:
         if not self._models:
@@ -196,12 +180,6 @@ def kv_bytes(session: Session) -> int | None:
     return told
 
 
-def waits(session: Session) -> int | None:
-    """Number of times that the host has waited for the device in rounds so far; None if not counted."""
-    counted: int | None = getattr(session, "waits", None)
-    return counted
-
-
 PromptRead = Callable[[torch.device], None]
 """Callback that is called between prefill and first round, outside all timed sections; its argument is the device."""
 BASELINE = "ar"
@@ -216,8 +194,8 @@ class DecodedText:
     """Result of decoding one text to its end."""
 
     tally: Tally
-    after: tuple[Tally, ...] = ()
-    """Totals after each round, from which totals of the text's first tokens are computed."""
+    rounds: Sequence[Round] = ()
+    """All rounds, from which totals of the text's first tokens are computed."""
     seen: Seen | None = None
     """Duration and work of both models' forward passes after prefill; None if unknown."""
     kv_bytes: int | None = None
@@ -240,15 +218,11 @@ class Contender:
     """Whether another library decodes; if this library fails in the warm-up, the contender is left out."""
 
 
-def nothing(_device: torch.device) -> None:
-    pass
-
-
 def is_adaptive(group: str) -> bool:
     return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
 
 
-def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
+def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead | None = None) -> Contender:
     """Contender of a registered method with the parameters in `config`; `prompt_read` is called after each prefill."""
     parameters = METHODS[method].parameters(config)
     return Contender(name, group, lambda engine, ids: decoded(engine, ids, method, config, prompt_read), parameters)
@@ -293,7 +267,7 @@ def decoded(
     prompt_ids: Sequence[int],
     method: str,
     config: RunConfig,
-    prompt_read: PromptRead = nothing,
+    prompt_read: PromptRead | None = None,
 ) -> DecodedText:
     """Decodes one text to its end.
 
@@ -312,30 +286,33 @@ def decoded(
     try:
         session.prefill()
         prefill_s = clock.now() - opened
-        prompt_read(engine.pair.target.device)
-        started, before = clock.now(), instrumented.seen()
+        if prompt_read:
+            prompt_read(engine.pair.target.device)
+        instrumented.restart()
+        started = clock.now()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
             outcomes.append((outcome, time.perf_counter() - started))
         ended = max(clock.now() - started, sum(outcome.round_s for outcome, _ in outcomes))
-        after, kept, waited = instrumented.seen(), kv_bytes(session), waits(session)
+        seen, kept, waited = instrumented.seen(), kv_bytes(session), getattr(session, "waits", None)
     except LogitsError as error:
         raise LogitsError(f"round {len(outcomes) + 1} of {method}", engine.pair.dtype) from error
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
-    tallies = running(prefill_s, method, outcomes)
-    return DecodedText(tallies[-1], tallies, after.since(before) if after and before else None, kept, waited)
+    rounds = [as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes)]
+    return DecodedText(tallied(prefill_s, rounds), rounds, seen, kept, waited)
 
 
-def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
-    """Totals after each round; `outcomes` has (outcome, end of the round in seconds since the first round began)."""
-    rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
-    return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
+def tallied(prefill_s: float | None, rounds: Iterable[Round]) -> Tally:
+    return reduce(tally_round, rounds, Tally(prefill_s=prefill_s))
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
-    """Outcome as a `Round` for `decoder.analysis.metrics`; fields that metrics do not read have placeholder values."""
+    """Outcome as a `Round` for `decoder.analysis.metrics`; fields that metrics do not read have placeholder values.
+
+    `t`: end of the round, in seconds since the first round began.
+    """
     return Round(
         method=method,
         round=number,
@@ -351,9 +328,8 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         parents=outcome.tree.parents,
         logprobs=outcome.tree.logprobs,
         pieces=[""] * len(outcome.tree.tokens),
-        accepted=outcome.accepted[
-            : len(outcome.committed) - 1
-        ],  # the last token is the target's own and not a drafted token
+        # The last committed token is the target's own and not a drafted token.
+        accepted=outcome.accepted[: len(outcome.committed) - 1],
         committed=outcome.committed,
         text="",
     )

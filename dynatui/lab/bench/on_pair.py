@@ -9,7 +9,6 @@ import msgspec
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
 
-
 Note: TypeAlias = Callable[[str], None]
 """Function that receives one progress line."""
 
@@ -33,13 +32,13 @@ class OnPair:
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields that the requests of all measurements share."""
+    """Fields that the requests of all measurements share; those of the pair are empty until the pair is loaded."""
 
-    target: str
-    draft: str
-    device: str
-    dtype: str
-    draft_dtype: str
+    target: str = ""
+    draft: str = ""
+    device: str = ""
+    dtype: str = ""
+    draft_dtype: str = ""
     seed: int
 
 
@@ -48,14 +47,14 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
     return [name for name, value in mine.items() if theirs[name] != value]
 
 
-def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """Values of the fields of `PairRequest` except `seed`; empty strings if `pair` is None."""
+def pair_names(pair: "Pair") -> dict[str, Any]:
+    """Values of the fields of `PairRequest` except `seed`."""
     return {
-        "target": pair.target_name if pair else "",
-        "draft": pair.draft_name if pair else "",
-        "device": pair.device if pair else "",
-        "dtype": pair.dtype if pair else "",
-        "draft_dtype": pair.draft_dtype if pair else "",
+        "target": pair.target_name,
+        "draft": pair.draft_name,
+        "device": pair.device,
+        "dtype": pair.dtype,
+        "draft_dtype": pair.draft_dtype,
     }
 
 

@@ -4,7 +4,6 @@
 
 import gc
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -12,65 +11,39 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from decoder.analysis.metrics import Tally
+from decoder.analysis.metrics import Tally, tally_round
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
 from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
-from decoder.tree import share_of_depth
 from dynatui.lab.bench.contenders import Contender, DecodedText, Seen
 from dynatui.lab.bench.machine import peak_during
 from dynatui.lab.bench.on_pair import Note, Progress
-
-
-def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
-    """Totals of a text's first tokens, for each number in `lengths`; only the last totals include the peak memory."""
-    cuts = [cut(trial.after, length) for length in lengths]
-    if cuts:
-        cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
-    return tuple(cuts)
-
-
-def cut(after: Sequence[Tally], length: int) -> Tally:
-    """Totals after `length` new tokens (at least 1), without tokens that the last round committed beyond this length.
-
-    If the text is shorter, these are the totals of the text. `after` has the totals after each round, at least one.
-    """
-    number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
-    if number == len(after):
-        return after[-1]
-    reached, before = after[number], after[number - 1] if number else Tally()
-    if len(reached.tokens) == length:
-        return reached
-    kept = reached.tokens[len(before.tokens) : length]
-    timed = len(kept) if reached.timed_tokens > before.timed_tokens else 0
-    return structs.replace(
-        _accepting(before, reached, len(kept) - 1),
-        log=before.log.plus(kept),
-        timed_tokens=before.timed_tokens + timed,
-    )
-
-
-def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
-    """Totals after a round, with the round's accepted path cut to `most` nodes; `before`: totals before this round."""
-    whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
-    path = range(min(whole, most))
-    return structs.replace(
-        reached,
-        accepted=before.accepted + len(path),
-        depth_shares=before.depth_shares + share_of_depth(path, levels),
-        by_depth=tuple(
-            (drafted, used - (len(path) <= level < whole)) for level, (drafted, used) in enumerate(reached.by_depth)
-        ),
-    )
-
 
 DISTURBED = 0.03
 """Largest `Sample.waited` at which a turn counts as undisturbed; turns with larger values are repeated."""
 ATTEMPTS = 3
 """Maximum number of attempts at one turn if other processes disturb the turn."""
 Tokens: TypeAlias = Sequence[int]
+
+
+def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
+    """Totals of a text's first tokens, for each number in `lengths`; only the last totals include the peak memory."""
+    cuts = [cut(trial, length) for length in lengths]
+    return (*cuts[:-1], *(structs.replace(last, peak_bytes=trial.tally.peak_bytes) for last in cuts[-1:]))
+
+
+def cut(trial: DecodedText, length: int) -> Tally:
+    """Totals of a text's rounds up to `length` new tokens (at least 1), without tokens beyond this length."""
+    tally = Tally(prefill_s=trial.tally.prefill_s)
+    for event in trial.rounds:
+        left = length - len(tally.tokens)
+        if left <= 0:
+            break
+        within = structs.replace(event, committed=event.committed[:left], accepted=event.accepted[: left - 1])
+        tally = tally_round(tally, event if len(event.committed) <= left else within)
+    return tally
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 """Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
 
 The first line is the header, and every other line is a record. A killed process, a full disk or a power failure can
-damage the last lines; damaged lines at the end are dropped, and their results are measured again. Only one process at a
-time may write a log; see `opened`. This module does not depend on the content of records.
+damage the last lines: they do not count, the next line is written in their place, and their results are measured again.
+Only one process at a time may write a log; see `opened`. This module does not depend on the content of records.
 """
 
 import errno
 import fcntl
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from dynatui.lab.bench.on_pair import Note, differing
 
 _MOST_BYTES = 2**28
 """Maximum size of a log, so that reading an endless device such as /dev/zero cannot fill the memory."""
+_PREFIX = b'{"type":"begun",'
 
 Q = TypeVar("Q")
 C = TypeVar("C")
@@ -71,12 +71,14 @@ class RecordLog(Generic[H, R]):
 
     def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
         """Reads the log from its file, if the file exists; to write to the file, use `opened`."""
-        self._path, self._decoder, self._remedy = path, kind.lines, kind.remedy
+        self._path, self._kind = path, kind
         self.schema = kind.schema
         self.header: H | None = None
         self.records: list[R] = []
-        for line in self._lines():
-            self._take(line)
+        self._whole = 0
+        """Bytes of the header and of all records in the file."""
+        if path is not None:
+            self._read(path)
 
     def of(self, kind: type[K]) -> list[K]:
         """Records of one type, in the order of the lines."""
@@ -95,53 +97,44 @@ class RecordLog(Generic[H, R]):
         if other := differing(header.request, self.header.request):
             raise ConfigError(
                 f"{shortened(self._path)} was started with other values of {', '.join(other)}; "
-                f"give the same values, or {self._remedy}"
+                f"give the same values, or {self._kind.remedy}"
             )
         if not complete and (others := unlike(self.header.machine, header.machine)):
-            raise self.refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
+            raise self._refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
         return self.header
 
     def add(self, line: H | R) -> None:
+        content = msgspec.json.encode(line) + b"\n"
         if self._path is not None:
             try:
                 with self._path.open("ab") as file:
-                    file.write(msgspec.json.encode(line) + b"\n")
+                    if file.tell() > self._whole:
+                        file.truncate(self._whole)
+                    file.write(content)
             except OSError as error:
-                raise _unusable("write", self._path, error, self._remedy) from None
-        self._take(line)
+                raise _unusable("write", self._path, error, self._kind.remedy) from None
+        self._take(line, content)
 
-    def refused(self, why: str) -> ConfigError:
-        """ConfigError that states what is wrong with the file, and the remedies."""
-        return ConfigError(f"{shortened(self._path)} {why}; remove this file, or {self._remedy}")
-
-    def _take(self, line: H | R) -> None:
+    def _take(self, line: H | R, content: bytes) -> None:
+        self._whole += len(content)
         if isinstance(line, LogHeader):
             self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
         else:
             self.records.append(line)
 
-    def _lines(self) -> list[H | R]:
-        """Decoded lines of the file; damaged lines at the end are removed from the file."""
-        if self._path is None:
-            return []
-        content = self._content(self._path)
-        *ended, _ = content.split(b"\n")
+    def _read(self, path: Path) -> None:
+        content = self._content(path)
+        ended = content.split(b"\n")[:-1]
         decoded = [self._decoded(line) for line in ended]
         while decoded and decoded[-1] is None:
             decoded.pop()
-        lines = [line for line in decoded if line is not None]
-        begins = bool(lines) and isinstance(lines[0], LogHeader) and lines[0].schema == self.schema
+        begins = bool(decoded) and isinstance(decoded[0], LogHeader) and decoded[0].schema == self.schema
         if not content.startswith(_PREFIX[: len(content)]) or (ended and not begins):
             raise self._foreign()
-        if len(lines) < len(decoded):
-            raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
-        whole = sum(len(line) + 1 for line in ended[: len(lines)])
-        if whole < len(content):
-            try:
-                os.truncate(self._path, whole)
-            except OSError as error:
-                raise _unusable("write", self._path, error, self._remedy) from None
-        return lines
+        for number, (line, of) in enumerate(zip(decoded, ended, strict=False), 1):
+            if line is None:
+                raise self._refused(f"is damaged in line {number}")
+            self._take(line, of + b"\n")
 
     def _content(self, path: Path) -> bytes:
         try:
@@ -150,15 +143,15 @@ class RecordLog(Generic[H, R]):
         except FileNotFoundError:
             return b""
         except OSError as error:
-            raise _unusable("read", path, error, self._remedy) from None
+            raise _unusable("read", path, error, self._kind.remedy) from None
         if len(content) > _MOST_BYTES:
-            raise self.refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
+            raise self._refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
         return content
 
     def _decoded(self, line: bytes) -> H | R | None:
         """Header or record; None if the line is damaged."""
         try:
-            decoded = self._decoder.decode(line)
+            decoded = self._kind.lines.decode(line)
         except msgspec.ValidationError:
             raise self._foreign() from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -168,7 +161,12 @@ class RecordLog(Generic[H, R]):
         return decoded
 
     def _foreign(self) -> ConfigError:
-        return ConfigError(f"{shortened(self._path)} holds no measurement that this version can read; {self._remedy}")
+        return ConfigError(
+            f"{shortened(self._path)} holds no measurement that this version can read; {self._kind.remedy}"
+        )
+
+    def _refused(self, why: str) -> ConfigError:
+        return ConfigError(f"{shortened(self._path)} {why}; remove this file, or {self._kind.remedy}")
 
 
 def header_now(
@@ -197,40 +195,29 @@ def header_now(
 
 @contextmanager
 def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
-    """Log whose file is locked against other processes; raises the errors of `alone` and `RecordLog`."""
-    with alone(path, kind.remedy):
-        yield RecordLog(path, kind)
+    """Log whose file is locked against other processes; on network file systems without locks, it is not locked.
 
-
-@contextmanager
-def alone(path: Path | None, remedy: str) -> Iterator[None]:
-    """Locks a log against other processes; has no effect on network file systems that do not support locks.
-
-    Raises:
-        ConfigError: Another process holds the lock, or the file cannot be written.
+    Raises ConfigError if another process holds the lock or the file cannot be written, or as `RecordLog` does.
     """
     if path is None:
-        yield
+        yield RecordLog(path, kind)
         return
     try:
         file = path.open("ab")
     except OSError as error:
-        raise _unusable("write", path, error, remedy) from None
+        raise _unusable("write", path, error, kind.remedy) from None
     with file:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(
-                f"another process is writing to {shortened(path)}; wait until that process ends, or {remedy}"
+                f"another process is writing to {shortened(path)}; wait until that process ends, or {kind.remedy}"
             ) from None
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
-                raise _unusable("write", path, error, remedy) from None
-        yield
+                raise _unusable("write", path, error, kind.remedy) from None
+        yield RecordLog(path, kind)
 
 
-def _unusable(what: str, path: Path | None, error: OSError, remedy: str) -> ConfigError:
+def _unusable(what: str, path: Path, error: OSError, remedy: str) -> ConfigError:
     return ConfigError(f"cannot {what} {shortened(path)}: {error.strerror}; {remedy}")
-
-
-_PREFIX = b'{"type":"begun",'

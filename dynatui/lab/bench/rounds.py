@@ -11,7 +11,7 @@ import msgspec
 import pandas as pd
 
 from dynatui.lab.bench.contenders import Arithmetic
-from dynatui.lab.bench.summary import Bandwidth, Samples, known, turn_frame
+from dynatui.lab.bench.summary import Bandwidth, Samples, known
 from dynatui.lab.frame import Median, estimate
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
@@ -92,12 +92,15 @@ def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Ari
 
 def _frame(samples: Samples, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -> pd.DataFrame:
     """Figures of all turns, indexed by prompt, contender and repeat; unknown times, counts and peaks are 0."""
-    frame = turn_frame(samples, bandwidth, arithmetic).drop(columns="has_speed")
-    times = [column for column in frame if str(column).endswith("_s")]
-    zero = [*times, "drafted", "draft_forwards", "peak_bytes"]
-    frame[zero] = frame[zero].fillna(0.0)
-    levels = frame.draft_forwards.where(frame.draft_forwards > 0)
-    return frame.assign(level_s=frame.draft_s / levels).set_index(["prompt", "lane", "repeat"]).sort_index()
+    unknown = ("draft_s", "verify_s", "commit_s", "host_s", "drafted", "draft_forwards", "peak_bytes")
+    frame = samples.frame.fillna(dict.fromkeys(unknown, 0.0))
+    work = [arithmetic.multiply_adds(seen.target, seen.draft) if seen else None for seen in frame.seen]
+    made = frame.assign(
+        level_s=frame.draft_s / frame.draft_forwards.where(frame.draft_forwards > 0),
+        multiply_adds=pd.Series(work, dtype="float64") / frame.rounds,
+        bandwidth_share=bandwidth.shares(samples.frame) if bandwidth else float("nan"),
+    )
+    return made.drop(columns=["has_speed", "seen"]).set_index(["prompt", "lane", "repeat"]).sort_index()
 
 
 def _row(name: str, context: int, turns: pd.DataFrame, seed: int) -> Rounds:

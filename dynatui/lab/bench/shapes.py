@@ -28,7 +28,6 @@ from decoder.models.heads import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import bfloat16_pays
-from decoder.run.gguf_options import require_gpu_layers
 from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, of_sizes
 from decoder.system.device import (
@@ -66,16 +65,14 @@ def random_pair(
     exact: bool = False,
     compiled: bool = False,
     kernels: bool = True,
-    gpu_layers: int | None = None,
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
     """Engine of two models with random weights, each given by the name of a shape or by the path of a config.json.
 
-    Further arguments are those of `load_pair`; `gpu_layers` must be None, and dtype "auto" is float16 on CUDA. Raises
-    DecoderError if a shape or an option is invalid, or the engine or the device cannot run the models.
+    Further arguments are those of `load_pair`, but dtype "auto" is float16 on CUDA. Raises DecoderError if a shape or
+    an option is invalid, or the engine or the device cannot run the models.
     """
-    require_gpu_layers({}, gpu_layers)
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
     if compiled:
@@ -86,16 +83,15 @@ def random_pair(
     for each in (kind, draft_kind):
         set_up(where, each)
     report(f"making {target} and {draft} with random weights")
-    makers = (
-        _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
-        _made_on(where, partial(_random_module, draft, configs[1], draft_kind, 1, certain=True)),
-    )
-    made = [
-        LanguageModel.of_module(make(where), Path(name).name, make)
-        for make, name in zip(makers, (target, draft), strict=True)
-    ]
+
+    def made(name: str, make: Load) -> LanguageModel:
+        load = _made_on(where, make)
+        return LanguageModel.of_module(load(where), Path(name).name, load)
+
+    of_target = made(target, partial(_random_module, target, configs[0], kind, 0))
+    of_draft = made(draft, partial(_random_module, draft, configs[1], draft_kind, 1, certain=True))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
-    engine = make_engine(make_pair(made[0], made[1], tokenizer), exact=exact, kernels=kernels, report=report)
+    engine = make_engine(make_pair(of_target, of_draft, tokenizer), exact=exact, kernels=kernels, report=report)
     if compiled:
         compile_rounds(engine, report, passes)
     return engine
@@ -108,7 +104,6 @@ def loaded_pair(
     device: str,
     exact: bool = False,
     compiled: bool = False,
-    gpu_layers: int | None = None,
     passes: Passes | None = None,
     report: Report = lambda _: None,
     **further: Any,
@@ -122,7 +117,6 @@ def loaded_pair(
         in_torch,
         "a draft that guesses at random needs models in torch, but one model is a GGUF file; give other models",
     )
-    require_gpu_layers({}, gpu_layers)
     if ranks_here():
         require_partial_weights(exact=exact, compile=compiled)
     if compiled:

@@ -9,23 +9,27 @@ argument of type `Judge` runs a float32 forward pass for this verdict.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import msgspec
 import pandas as pd
+from msgspec import structs
 
 from decoder.analysis.metrics import figures, first_difference
 from decoder.engine import Engine
-from decoder.events import Figures
 from decoder.forward import near_tie
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 from decoder.sampling.settings import Sampling
-from dynatui.lab.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, Arithmetic, Contender, is_adaptive
+from dynatui.lab.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, Contender, is_adaptive
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.frame import Median, median, quotients, series
+from dynatui.lab.frame import Median, frame, median, quotients, series
 
 SPEED = "tokens_per_second"
+PER_ROUND = ["draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted", "waits"]
+KEYS = ["lane", "prompt", "repeat", "has_speed", "seen"]
+WHOLE_TEXTS = [SPEED, "tokens_per_round", "acceptance_rate", "rounds", "decode_s", "models_s", "kv_bytes", "peak_bytes"]
+"""Columns of `Samples.frame` with figures of whole texts; those in `PER_ROUND` are divided by the number of rounds."""
 
 
 class Samples:
@@ -35,7 +39,7 @@ class Samples:
         self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
     ) -> None:
         """Groups samples by block; at a temperature above 0, texts of foreign contenders are not compared with `ar`."""
-        self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
+        self.groups = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
         """Contenders whose texts are not compared with the texts of `ar`."""
@@ -59,9 +63,39 @@ class Samples:
         return [prompt for prompt in self.same(one) if prompt in others]
 
     @cached_property
+    def frame(self) -> pd.DataFrame:
+        """Turns in the order of repeats. The column `lane` names the contender; `has_speed` tells whether all texts of
+        this contender on the prompt are right.
+        """
+        has_speed = {name: self.same(name) for name in self.groups}
+        rows = (
+            {
+                "lane": turn.contender,
+                "prompt": turn.prompt,
+                "repeat": turn.repeat,
+                "has_speed": turn.prompt in has_speed[turn.contender],
+                "seen": turn.seen,
+                "models_s": turn.seen and turn.seen.models_s,
+                "waits": turn.waits,
+                "kv_bytes": turn.kv_bytes,
+                **structs.asdict(figures(turn.tally, None)),
+            }
+            for turn in self.all()
+        )
+        numbers = [*WHOLE_TEXTS, *PER_ROUND]
+        made = frame(rows, numbers)[[*KEYS, *numbers]]
+        shares = {
+            "round_s": made.decode_s / made.rounds,
+            "rounds_per_second": made.rounds / made.decode_s,
+            "host_share": (made.host_s + made.commit_s) / made.decode_s,
+            "rest_share": 1 - made.models_s / made.decode_s,
+        }
+        per_round = made[PER_ROUND].div(made.rounds, axis="index")
+        return made.assign(**shares, **per_round).sort_values("repeat", kind="stable", ignore_index=True)
+
+    @cached_property
     def _timed(self) -> pd.DataFrame:
-        frame = turn_frame(self)
-        return frame[frame.has_speed]
+        return self.frame[self.frame.has_speed]
 
     def speed(self, name: str, seed: int) -> Median | None:
         return median(series(self._timed, SPEED, lane=name), seed)
@@ -101,12 +135,9 @@ class Samples:
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 
 
-PER_ROUND = {"round_s": "decode_s"} | {
-    key: key for key in ("draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted")
-}
-"""Columns of figures per round, each with the name of the figure that is divided by the number of rounds."""
-AS_THEY_ARE = (SPEED, "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes")
-KEYS = ["lane", "prompt", "repeat", "has_speed"]
+def known(value: float) -> float | None:
+    """Value of a data frame, with None in place of NaN."""
+    return None if pd.isna(value) else float(value)
 
 
 @dataclass(frozen=True)
@@ -117,53 +148,10 @@ class Bandwidth:
     draft_bytes: int
     copy_bytes_per_s: float
 
-    def share(self, figures: Figures) -> float | None:
-        """Bytes of weights read per second, as a share of the copy bandwidth; None if a pass count is unknown."""
-        if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
-            return None
-        read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes
-        return read / figures.decode_s / self.copy_bytes_per_s
-
-
-def turn_frame(
-    samples: Samples, bandwidth: Bandwidth | None = None, arithmetic: Arithmetic | None = None
-) -> pd.DataFrame:
-    """Turns of all complete blocks, in the order of repeats. The column `lane` names the contender; `has_speed` tells
-    whether all texts of this contender on the prompt are right.
-    """
-    has_speed = {name: samples.same(name) for name in samples.groups}
-    rows = [
-        (turn.contender, turn.prompt, turn.repeat, turn.prompt in has_speed[turn.contender]) for turn in samples.all()
-    ]
-    columns = [_figures(turn, bandwidth, arithmetic) for turn in samples.all()]
-    frame = pd.concat([pd.DataFrame(rows, columns=KEYS), pd.DataFrame(columns, dtype="float64")], axis=1)
-    return frame.sort_values("repeat", kind="stable", ignore_index=True)
-
-
-def known(value: float) -> float | None:
-    """Value of a data frame, with None in place of NaN."""
-    return None if pd.isna(value) else float(value)
-
-
-def _figures(turn: Sample, bandwidth: Bandwidth | None, arithmetic: Arithmetic | None) -> dict[str, float | None]:
-    whole, seen = figures(turn.tally, None), turn.seen
-    work = arithmetic.multiply_adds(seen.target, seen.draft) if arithmetic and seen else None
-    known = whole.host_s is not None and whole.commit_s is not None and whole.decode_s
-    return {
-        **{column: getattr(whole, column) for column in AS_THEY_ARE},
-        **{column: _over(getattr(whole, key), whole.rounds) for column, key in PER_ROUND.items()},
-        "rounds_per_second": _over(whole.rounds, whole.decode_s),
-        "host_share": ((whole.host_s or 0) + (whole.commit_s or 0)) / whole.decode_s if known else None,
-        "rest_share": 1 - seen.models_s / turn.tally.decode_s if seen else None,
-        "bandwidth_share": bandwidth.share(whole) if bandwidth else None,
-        "waits": _over(turn.waits, whole.rounds),
-        "multiply_adds": _over(work, whole.rounds),
-        "kv_bytes": turn.kv_bytes,
-    }
-
-
-def _over(value: float | None, count: float) -> float | None:
-    return None if value is None or not count else value / count
+    def shares(self, turns: pd.DataFrame) -> pd.Series:
+        """Bytes of weights read per second, as a share of the copy bandwidth; NaN if a pass count is unknown."""
+        read = turns.target_forwards * self.target_bytes + turns.draft_forwards * self.draft_bytes
+        return read / turns.round_s.where(turns.round_s > 0) / self.copy_bytes_per_s
 
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
@@ -234,8 +222,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
-    frame = turn_frame(samples, bandwidth)
-    by_prompt = frame[frame.has_speed].groupby(["lane", "prompt"])[[*MEDIANS.values()]].median()
+    turns = samples.frame.assign(bandwidth_share=bandwidth.shares(samples.frame) if bandwidth else float("nan"))
+    by_prompt = turns[turns.has_speed].groupby(["lane", "prompt"])[[*MEDIANS.values()]].median()
     medians = by_prompt.groupby("lane").median().reindex(samples.groups)
     generate = samples.best(("generate",), seed)
 
@@ -292,39 +280,38 @@ def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
     Tokens/s cannot be compared, because the two kinds of passes may give different texts, and both texts are right.
     """
-    compared, frame = [], turn_frame(samples)
+    compared = []
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
         exact = name.removesuffix(" ~")
-        if ratio := median(quotients(frame, exact, name, "rounds_per_second"), seed):
+        if ratio := median(quotients(samples.frame, exact, name, "rounds_per_second"), seed):
             compared.append(Comparison(name=exact, than=name, of=1, kind=f"{name}, rounds a second", ratio=ratio))
     return compared
 
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """First difference of each contender on each prompt on which the contender has no speed."""
-    differing = []
-    verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
-    for name, prompt, text in samples.differing():
+
+    @cache
+    def verdict(prompt: int, index: int, rivals: tuple[int, int], foreign: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
+        return judge(prompt, samples.texts[prompt][:index], rivals, foreign)
+
+    def difference(name: str, prompt: int, text: Sequence[int]) -> Difference:
         right = samples.texts[prompt]
         index = first_difference(text, right)
-        verdict = None
-        if index is not None:
-            rivals, foreign = (right[index], text[index]), name in samples.foreign
-            key = (prompt, index, rivals, foreign)
-            if key not in verdicts:
-                verdicts[key] = judge(prompt, right[:index], rivals, foreign)
-            verdict = verdicts[key]
-        differing.append(
-            Difference(
-                name=name,
-                prompt=prompt,
-                index=min(len(text), len(right)) if index is None else index,
-                near_tie=verdict.near_tie if verdict else None,
-                gap=verdict.gap if verdict else None,
-                judged=verdict is not None or index is None,
-            )
+        if index is None:
+            shorter = min(len(text), len(right))
+            return Difference(name=name, prompt=prompt, index=shorter, near_tie=None, gap=None)
+        found = verdict(prompt, index, (right[index], text[index]), name in samples.foreign)
+        return Difference(
+            name=name,
+            prompt=prompt,
+            index=index,
+            near_tie=found.near_tie if found else None,
+            gap=found.gap if found else None,
+            judged=found is not None,
         )
-    return differing
+
+    return [difference(*each) for each in samples.differing()]
 
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:

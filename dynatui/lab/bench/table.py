@@ -6,8 +6,8 @@ from operator import attrgetter
 from decoder.analysis.metrics import FIGURES
 from decoder.events import arithmetic
 from dynatui.lab.bench.contenders import INEXACT
+from dynatui.lab.bench.job import Common, Report, RoundsReport, Setup
 from dynatui.lab.bench.protocol import disturbed
-from dynatui.lab.bench.report import Common, Report, RoundsReport, Setup
 from dynatui.lab.bench.rounds import LENGTHS, Growth, Rounds
 from dynatui.lab.bench.summary import Comparison, Difference, Row
 from dynatui.lab.tables.data import (

@@ -34,7 +34,7 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
 """Parameters of `bench speed` that have no effect when texts are measured."""
-ONLY_LOADED = ("target", "draft", "inflate")
+ONLY_LOADED = ("target", "draft", "inflate", "gpu_layers")
 """Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
 ROUNDS = 32
 """Default of --max-new-tokens when rounds are measured: small, so that the context length stays nearly constant."""
@@ -153,17 +153,12 @@ def _on_rounds(
     **given: Any,
 ) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.shapes import (  # noqa: PLC0415
-        Size,
-        loaded_pair,
-        random_pair,
-    )
+    from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair  # noqa: PLC0415
 
-    pair = partial(loaded_pair, models.target, models.draft, inflate=models.inflate)
-    made = partial(random_pair, *shapes) if shapes else pair
-    how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
+    how = {name: value for name, value in asdict(models).items() if not (shapes and name in ONLY_LOADED)}
+    made = partial(random_pair, *shapes, **how) if shapes else partial(loaded_pair, **how)
     trees = tuple(Size(*size) for size in sizes)
-    done = job.measure_rounds(job.OnRounds(load=partial(made, **how), sizes=trees, **given), say_line, shown)
+    done = job.measure_rounds(job.OnRounds(load=made, sizes=trees, **given), say_line, shown)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 

@@ -10,7 +10,7 @@ from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
-from dynatui.lab.bench.on_pair import OnPair, pair_names
+from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.shared import (
     PAIR,
     Measured,
@@ -84,7 +84,7 @@ _REQUEST = (
     ),
     options.SEED,
 )
-"""Options whose values set fields of `SamplingRequest`, except `selector`, which is a field of `OnSamplings`."""
+"""Options whose values set fields of `SamplingRequest`, except `selector`."""
 PARAMETERS: Declared = (
     CONTEXT,
     PAIR,
@@ -136,22 +136,15 @@ def sampling(
     settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
 
     def measure() -> Measured:
-        from dynatui.lab.bench.sampling import job, table  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.sampling import request as tasks_of  # noqa: PLC0415
-        from dynatui.lab.bench.sampling.request import SamplingRequest, samplings  # noqa: PLC0415
+        from dynatui.lab.bench.sampling import job, records, table  # noqa: PLC0415 - imports torch
 
         chosen = (
-            tasks_of.given(given.read()) if given.given or data is None else tasks_of.spec_bench(data, tasks, prompts)
+            records.given(given.read()) if given.given or data is None else records.spec_bench(data, tasks, prompts)
         )
-        these = samplings(asked["temperatures"], asked["top_p"])
+        these = records.samplings(asked["temperatures"], asked["top_p"])
         fields: dict[str, Any] = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
-        measurement = job.OnSamplings(
-            request=SamplingRequest(**fields | pair_names(None), samplings=these, tasks=chosen),
-            selector=asked["selector"],
-            log=output,
-            **pair.pair_options,
-        )
-        done = job.measure_samplings(measurement, say_line, shown)
+        wanted = records.SamplingRequest(**fields, samplings=these, tasks=chosen)
+        done = job.measure_samplings(pair, wanted, say_line, shown, selector=asked["selector"], path=output)
         return Measured(table.on_samplings(done.report), done.report, done.interrupted)
 
     return run_and_report(measure, json_file)

@@ -3,18 +3,26 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import typer
 
-from decoder.errors import ConfigError, quoted, require, shortened
+from decoder.errors import ConfigError, quoted, require
+from decoder.system.whole_files import made_folder
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard, Space, axes_with, axis_values, space_named
+from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
+
+
+def _space(name: str) -> Space:
+    if name not in SPACES:
+        raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
+    return SPACES[name]
 
 
 def _axis(text: str) -> tuple[str, str]:
@@ -35,7 +43,7 @@ def _shard(text: str) -> Shard:
 PARAMETERS: Declared = (
     CONTEXT,
     argument(
-        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=space_named
+        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=_space
     ),
     PAIR,
     *in_panel(
@@ -99,39 +107,28 @@ def sweep(
         return run_and_report(lambda: _kept(output), json_file)
     if space is None:
         raise ConfigError(f"the argument SPACE is missing; give one of {', '.join(SPACES)}")
-    job = OnSettings(
+    asked = SweepRequest(
         space=space.name,
-        axes=axes_with(space, {name: axis_values(space, name, listed) for name, listed in axis}),
-        preset=preset,
+        axes=space.axes_with(dict(axis)),
+        reference=msgspec.to_builtins(space.base(preset)),
         prompts=prompts.read(),
         repeats=repeats,
         seed=seed,
-        **pair.pair_options,
     )
-    job.request()
-    return run_and_report(lambda: _measured(job, _made(output), shard or Shard()), json_file)
+    for setting in asked.settings:
+        asked.configs(setting)  # raises ConfigError before models are loaded
+    return run_and_report(lambda: _measured(pair, asked, made_folder(output), shard or Shard()), json_file)
 
 
-def _measured(job: OnSettings, folder: Path, shard: Shard) -> Measured:
-    from dynatui.lab.bench.sweep.measuring import measure_sweep  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.sweep.report import on_sweep  # noqa: PLC0415
+def _measured(pair: OnPair, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
+    from dynatui.lab.bench.sweep import measure_sweep, on_sweep  # noqa: PLC0415 - imports torch
 
-    done = measure_sweep(job, folder, shard, say_line, shown)
+    done = measure_sweep(pair, asked, folder, shard, say_line, shown)
     return Measured(on_sweep(done.report), done.report, done.interrupted)
 
 
 def _kept(folder: Path) -> Measured:
-    from dynatui.lab.bench.sweep.report import on_sweep, read  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.sweep import on_sweep, read  # noqa: PLC0415 - imports torch
 
     report = read(folder)
     return Measured(on_sweep(report), report, interrupted=False)
-
-
-def _made(folder: Path) -> Path:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot make the folder {shortened(folder)}: {error.strerror}; name another folder by --output"
-        ) from None
-    return folder

@@ -217,12 +217,15 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
 
 
 def realisations(realised: Sequence["Realised"]) -> str:
-    from dynatui.lab.bench.selector_rounds import rate, tokens_per_round  # noqa: PLC0415 - imports torch
+    from decoder.analysis.metrics import total  # noqa: PLC0415 - imports numpy
 
     rows = []
     for each in realised:
-        fixed, selected = ((rate(texts), tokens_per_round(texts)) for texts in (each.static, each.selected))
-        rows.append((*_setting(each.predicted), _shape(each.predicted.static), *fixed, *selected, each.gain))
+        fixed, selected = total(each.static), total(each.selected)
+        rates = fixed.tokens_per_second, selected.tokens_per_second
+        cells = (rates[0], fixed.tokens_per_round, rates[1], selected.tokens_per_round)
+        gain = rates[1] / rates[0] if rates[0] and rates[1] else None
+        rows.append((*_setting(each.predicted), _shape(each.predicted.static), *cells, gain))
     return text(Table(title="decoded", columns=(*SETTING, *SPEEDS), rows=tuple(rows))) + "\n"
 
 

@@ -10,20 +10,22 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
+from decoder.events import Round
 from decoder.methods import WHOLE
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
+from decoder.session.protocol import Outcome
+from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.baselines import baselines
-from dynatui.lab.bench.contenders import Contender, DecodedText, own
+from dynatui.lab.bench.contenders import Contender, DecodedText, as_round, own
 from dynatui.lab.bench.protocol import Experiment, Sample, cut, measured, mixed, schedule, totals_at, warmed_up
 from dynatui.lab.bench.summary import Samples
 from tests.decoder.makers import TinyModels
@@ -81,6 +83,13 @@ def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repe
     assert all(first_prompts[prompt] > 10 for prompt in range(3))
 
 
+@pytest.fixture
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No turn is disturbed; on a busy machine, turns would be repeated."""
+    monkeypatch.setattr("dynatui.lab.bench.protocol.waited_s", lambda: 0.0)
+
+
+@pytest.mark.usefixtures("_quiet")
 def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
     slowness = iter(1.01**step for step in range(1000))
@@ -91,10 +100,8 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     assert 2.95 < ratio.low <= ratio.high < 3.05
 
 
-def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "dynatui.lab.bench.protocol.waited_s", lambda: 0.0
-    )  # on a busy machine, turns would be repeated
+@pytest.mark.usefixtures("_quiet")
+def test_the_warm_up_is_no_sample() -> None:
     calls: list[list[int]] = []
 
     def run(ids: list[int]) -> Tally:
@@ -218,22 +225,22 @@ def test_a_cut_has_the_rounds_and_tokens_of_a_run_that_ends_there(method: str, e
             else own(method, method, method, config)
         )
 
-    after = of_length(T).run(engine, PROMPT).after
+    trial = of_length(T).run(engine, PROMPT)
     for length in range(1, T + 1):
-        found, shorter = cut(after, length), of_length(length).run(engine, PROMPT).tally
+        found, shorter = cut(trial, length), of_length(length).run(engine, PROMPT).tally
         assert (tuple(found.tokens), found.rounds) == (tuple(shorter.tokens), shorter.rounds), length
         assert method == "assisted" or counts(found) == counts(shorter), length
 
 
 def test_a_cut_has_the_times_at_the_end_of_its_last_round_and_the_peak_of_the_whole_turn() -> None:
-    after = tuple(
-        Tally(rounds=number, decode_s=float(number), timed_tokens=3 * number, log=TokenLog().plus(range(3 * number)))
-        for number in (1, 2, 3)
-    )
-    found = cut(after, 4)
-    assert (found.rounds, found.decode_s, found.timed_tokens, tuple(found.tokens)) == (2, 2.0, 4, (0, 1, 2, 3))
-    burst = Tally(rounds=1, timed_tokens=0, log=TokenLog().plus(range(5)))
-    assert cut((burst,), 2).timed_tokens == 0, "tokens that came with the prompt have no time"
-    assert cut((burst,), 9) is burst, "a text that ended before is whole"
-    cuts = totals_at(DecodedText(structs.replace(burst, peak_bytes=7), (burst,)), (2, 4, 5))
-    assert [each.peak_bytes for each in cuts] == [None, None, 7]
+    def burst(t: float, tokens: int) -> Round:
+        return as_round("ar", 0, Outcome(TokenTree([0]), committed=list(range(tokens))), t)
+
+    several = DecodedText(Tally(), [burst(t, 3) for t in (1.0, 2.0, 3.0)])
+    found = cut(several, 4)
+    assert (found.rounds, found.decode_s, found.timed_tokens, tuple(found.tokens)) == (2, 2.0, 4, (0, 1, 2, 0))
+    at_once = DecodedText(Tally(peak_bytes=7), [burst(0.0, 5)])
+    assert cut(at_once, 2).timed_tokens == 0, "tokens that came with the prompt have no time"
+    cuts = totals_at(at_once, (2, 4, 9))
+    assert [(len(each.tokens), each.peak_bytes) for each in cuts] == [(2, None), (4, None), (5, 7)]
+    assert totals_at(at_once, ()) == ()

@@ -26,10 +26,9 @@ from decoder.tree import TokenTree
 from dynatui.lab.bench import job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
 from dynatui.lab.bench.contenders import PROMPT_LOOKUP, decoded, own, sweep
-from dynatui.lab.bench.job import OnTexts, measure_texts
+from dynatui.lab.bench.job import OnTexts, Report, measure_texts
 from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.report import Report
 from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
 from tests import tiny
@@ -115,7 +114,7 @@ def test_forward_passes_and_tokens_a_round_are_told(done: Done[Report]) -> None:
     assert (found["assisted 3/0"].tokens_per_round or 0) > 1.2
 
 
-def test_the_report_can_be_kept_and_read_again(done: Done[Report]) -> None:
+def test_the_report_can_be_read_again_and_its_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None:
     kept = msgspec.json.encode(done.report)
     again = msgspec.json.decode(kept, type=Report)
     assert msgspec.json.encode(again) == kept
@@ -124,10 +123,7 @@ def test_the_report_can_be_kept_and_read_again(done: Done[Report]) -> None:
     assert again.setup.machine.versions["torch"] == str(torch.__version__)
     assert again.setup.dtype == "float32"
     assert again.setup.passes == dict.fromkeys(("target", "draft"), "torch" if library() is None else "compiled")
-
-
-def test_the_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None:
-    text = table.on_texts(done.report)
+    text = table.on_texts(again)
     assert max(map(len, text.splitlines())) <= 80
     assert all(text.count(f"\n{row.name} ") >= 2 for row in done.report.rows)
     for label in ("tokens/s", "L-bar", "same as ar", "dynatree over linear (linear ", "best of 3"):
@@ -135,29 +131,19 @@ def test_the_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None
 
 
 def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]) -> None:
-    wide = Median(value=12345.67, low=123.45, high=234.56)
-    row = msgspec.structs.replace(
-        done.report.rows[0],
-        name="generate dynamic",
-        tokens_per_second=wide,
-        over_ar=Median(value=12.34, low=11.22, high=13.44),
-        over_generate=Median(value=12.34, low=11.22, high=13.44),
-        round_ms=1234.5678,
-        draft_ms=1234.5678,
-        bandwidth_share=0.987,
-        waits=1.25,
-        peak_bytes=123_456_000_000,
-    )
+    wide, ratio = Median(value=12345.67, low=123.45, high=234.56), Median(value=12.34, low=11.22, high=13.44)
+    large = {"round_ms": 1234.5678, "draft_ms": 1234.5678, "peak_bytes": 123_456_000_000}
+    large |= {"bandwidth_share": 0.987, "waits": 1.25}
+    rates = {"tokens_per_second": wide, "over_ar": ratio, "over_generate": ratio}
+    row = msgspec.structs.replace(done.report.rows[0], name="generate dynamic", **rates, **large)
     missing = Difference(name="generate dynamic", prompt=9, index=255, near_tie=False, gap=0.123)
     gpu = msgspec.structs.replace(done.report.setup.machine, accelerator="NVIDIA H200", copy_bytes_per_s=4.1e12)
     setup = msgspec.structs.replace(done.report.setup, machine=gpu)
     text = table.on_texts(msgspec.structs.replace(done.report, setup=setup, rows=[row], differences=[missing]))
     assert max(map(len, text.splitlines())) <= 80
-    assert "NVIDIA H200, copies 4.10 TB/s" in text
-    assert " 98.7" in text
-    assert "  syncs" in text
-    assert "  1.25" in text
-    assert "generate dynamic, prompt 10, first at token 255: NO TIE, gap 0.12" in text
+    difference = "generate dynamic, prompt 10, first at token 255: NO TIE, gap 0.12"
+    for part in ("NVIDIA H200, copies 4.10 TB/s", " 98.7", "  syncs", "  1.25", difference):
+        assert part in text
     speeds = next(line for line in text.splitlines() if line.startswith("generate dynamic"))
     assert " ".join(speeds.split()[2:]) == "12345.7 1.00 12.3 11.2-13.4 12.3 11.2-13.4 2 of 2 98.7"
 
@@ -261,14 +247,6 @@ def test_an_accelerator_is_warmed_up_on_every_prompt_and_the_longest_first(kind:
     pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(kind)))
     prompts = [[1] * 2, [1] * 9, [1] * 5]
     assert [len(prompt) for prompt in job._warm_up(pair, prompts)] == lengths
-
-
-def test_every_preset_is_a_dynatree_of_its_own() -> None:
-    settings = {"dynatree": {"paper": DynaTree(), "shallow": DynaTree(d0=1, d_max=2)}}
-    found = sweep(("ar", "dynatree"), CONFIG, settings)
-    assert [contender.name for contender in found] == ["ar", "dynatree paper", "dynatree shallow"]
-    assert {contender.group for contender in found[1:]} == {"dynatree"}
-    assert found[2].settings["d_max"] == 2
 
 
 def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels) -> None:

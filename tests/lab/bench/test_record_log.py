@@ -14,7 +14,7 @@ from msgspec import structs
 from decoder.errors import ConfigError
 from dynatui.lab.bench import record_log
 from dynatui.lab.bench.paper import records as paper
-from dynatui.lab.bench.record_log import RecordLog, alone
+from dynatui.lab.bench.record_log import RecordLog, opened
 from tests.lab.bench.paper import reports
 
 RECORDS = [reports.block(0), reports.block(1)]
@@ -78,7 +78,9 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(path: Path) -> Non
         log.add(reports.block(2))
     assert len(path.read_bytes()) == len(whole) + 20
     assert len(log.records) == len(read(path).records) == 2
-    assert path.read_bytes() == whole
+    log.add(reports.block(2))
+    assert read(path).records == [*RECORDS, reports.block(2)]
+    assert path.read_bytes()[: len(whole)] == whole
 
 
 def test_a_file_of_another_measurement_is_refused_by_what_differs(path: Path) -> None:
@@ -102,15 +104,19 @@ def test_a_file_that_cannot_be_written_or_read_is_named(tmp_path: Path) -> None:
         read(tmp_path / "none" / "log").begin(reports.header())
     with pytest.raises(ConfigError, match=r"cannot read .*Is a directory; set --output to another folder"):
         read(tmp_path)
-    with pytest.raises(ConfigError, match=r"^cannot write .*: Is a directory; name another$"):
-        alone(tmp_path, "name another").__enter__()
+    with pytest.raises(ConfigError, match=r"^cannot write .*: Is a directory; set --output to another folder$"):
+        opened(tmp_path, paper.FORMAT).__enter__()
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 40, b'{"type":"block","exp\n', b"\0\0\n\0\0\n", b"\n", b'{"type":"bl\xff'])
-def test_what_is_damaged_at_the_end_is_dropped(tail: bytes, path: Path) -> None:
+def test_what_is_damaged_at_the_end_does_not_count_and_is_overwritten(tail: bytes, path: Path) -> None:
     whole = kept(path)
-    path.write_bytes(whole + tail)
-    assert read(path).records == RECORDS
+    last = len(whole.splitlines(keepends=True)[-1])
+    path.write_bytes(whole[:-last] + tail)
+    log = read(path)
+    assert log.records == RECORDS[:1]
+    assert path.read_bytes() == whole[:-last] + tail
+    log.add(RECORDS[1])
     assert path.read_bytes() == whole
 
 
@@ -146,15 +152,15 @@ def test_an_endless_file_is_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_is_refused_until_the_end_or_an_error_and_what_is_there_stays_as_it_is(path: Path) -> None:
-    path.write_bytes(b"a line\n")
-    line = r"another process is writing to .*log; wait until that process ends, or name another$"
-    with alone(path, ""), pytest.raises(ConfigError, match=line), alone(path, "name another"):
+    whole = kept(path)
+    line = r"another process is writing to .*log; wait until that process ends, or set --output to another folder$"
+    with opened(path, paper.FORMAT), pytest.raises(ConfigError, match=line), opened(path, paper.FORMAT):
         pytest.fail("let in")
-    with pytest.raises(ValueError, match="within"), alone(path, ""):
+    with pytest.raises(ValueError, match="within"), opened(path, paper.FORMAT):
         raise ValueError("within")
-    with alone(path, ""), path.open("ab") as file:
-        file.write(b"another\n")
-    assert path.read_bytes() == b"a line\nanother\n"
+    with opened(path, paper.FORMAT) as log:
+        assert log.records == RECORDS
+    assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -168,5 +174,5 @@ def test_where_files_cannot_be_locked_or_nothing_is_kept_nobody_is_refused(
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     log = path if named else None
-    with alone(log, ""), alone(log, ""):
+    with opened(log, paper.FORMAT), opened(log, paper.FORMAT):
         pass

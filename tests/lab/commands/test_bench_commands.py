@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from decoder.methods import METHODS
+from dynatui.lab.bench.data_sets.sources import FILE
 from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.commands import bench, bench_sweep
 from dynatui.lab.commands.bench_sampling import TASKS
@@ -20,6 +21,7 @@ from dynatui.main import command, main
 from tests import tiny
 from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, start_as
 from tests.dynatui.cli.fake_screen import Refused
+from tests.lab.bench.data_sets.makers import questions, written
 
 
 def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,56 +113,21 @@ def test_settings_for_the_live_race_do_not_choose_what_is_measured(
     assert "--linear is 'x'" in capsys.readouterr().err
 
 
-def test_the_prompt_that_does_not_fit_is_named(models: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "speed", *models, "--prompt", "a", "--prompt", "b" * 400, "--max-new-tokens", "5"]) == 2
-    *_, last = capsys.readouterr().err.splitlines()
-    assert last.startswith("dynatui: prompt 2 of 2: the prompt has ")
-
-
-QUESTIONS = "".join(
-    json.dumps({"question_id": number, "category": task, "turns": [f"Say something of {task}."]}) + "\n"
-    for number, task in enumerate(TASKS.split(","))
-)
-FEW = ("--tasks", "translation,math_reasoning")
 BRIEF = shlex.split("--temperatures 0.8 --top-p '' --k 2 --length 1 --max-new-tokens 4 --device cpu")
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    (tmp_path / "data" / "spec_bench").mkdir(parents=True)
-    (tmp_path / "data" / "spec_bench" / "question.jsonl").write_text(QUESTIONS, encoding="utf-8")
+    written(tmp_path / "data" / FILE, questions(*TASKS.split(",")))
     return tmp_path / "data"
-
-
-def test_a_task_that_is_not_there_is_one_line(data: Path, refused: Refused) -> None:
-    line = refused("bench", "sampling", "--data", str(data), "--tasks", "law")
-    assert line.startswith("--tasks names 'law', which is unknown; choose from writing")
-
-
-def test_a_file_of_something_else_is_not_touched(tmp_path: Path, refused: Refused) -> None:
-    letter = tmp_path / "letter"
-    letter.write_text("Dear reader", encoding="utf-8")
-    line = refused("bench", "sampling", "--output", str(letter))
-    assert "holds no measurement that this version can read; set --output to another file" in line
-    assert letter.read_text(encoding="utf-8") == "Dear reader"
 
 
 def test_tables_are_printed_and_the_report_and_the_log_are_kept(
     models: list[str], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = ["--output", str(tmp_path / "log"), "--json", str(tmp_path / "report")]
-    arguments = [
-        "bench",
-        "sampling",
-        *BRIEF,
-        *models,
-        "--data",
-        str(data),
-        "--verifiers",
-        "block,traversal",
-        *files,
-        *FEW,
-    ]
+    chosen = ["--verifiers", "block,traversal", "--tasks", "translation,math_reasoning", "--data", str(data)]
+    arguments = ["bench", "sampling", *BRIEF, *models, *chosen, *files]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "translation for Opus, math_reasoning for MATH500" in " ".join(printed.split())

@@ -18,7 +18,7 @@ from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.published import MOST, PG19
 from dynatui.lab.bench.paper.published import WIKITEXT as WIKITEXT_2
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
-from dynatui.lab.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
+from dynatui.lab.bench.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 
 AR = "ar"
 LINEAR = "linear K=8"

@@ -14,9 +14,8 @@ forms and pass times, so that the choice does not bias the measured speeds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -44,108 +43,95 @@ from dynatui.lab.bench.machine import load, repeated_costs
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, measured, warmed_up
 from dynatui.lab.bench.record_log import header_now, opened
-from dynatui.lab.bench.sampling.best import COUPLED_METHODS, chosen, contender_name
-from dynatui.lab.bench.sampling.log import (
+from dynatui.lab.bench.sampling.records import (
     BOUND,
     FORMAT,
+    Contest,
     Decoded,
     Expected,
     Header,
     Realised,
     SamplingLog,
-    holds_all,
+    SamplingRequest,
+    TextKey,
+    label,
     round_costs,
 )
-from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, label
+from dynatui.lab.bench.sampling.report import COUPLED_METHODS, SamplingReport, chosen, contender_name, report
 from dynatui.lab.selector.labels import RootDraws, TextRoots
 
 Prompts = Mapping[TextKey, Sequence[int]]
 
 
-@dataclass(frozen=True)
-class OnSamplings(OnPair):
-    """Options of a measurement, before models are loaded."""
+def measure_samplings(
+    options: OnPair,
+    request: SamplingRequest,
+    note: Note,
+    show: Show = iter,
+    *,
+    selector: str = SHIPPED,
+    path: Path | None = None,
+) -> Done[SamplingReport]:
+    """Measures all texts that the log lacks; raises KeyboardInterrupt if it is interrupted before the first record.
 
-    request: SamplingRequest
-    """The request, without the names of the pair and the selectors."""
-    selector: str = SHIPPED
-    """File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair, if any."""
-    log: Path | None = None
-
-
-@dataclass(frozen=True)
-class _Measurement:
-    """Loaded models, the log, and the selector of tree shapes."""
-
-    engine: Engine
-    header: Header
-    log: SamplingLog
-    chooser: Chooser | None
-    selector: str
-
-    def expect(self, prompts: Prompts) -> Iterator[str]:
-        """Samples the texts of one sampling setting and evaluates the closed forms on them; yields the progress."""
-        request, done = self.header.request, {record.place for record in self.log.of(Expected)}
-        for number, (place, ids) in enumerate(prompts.items(), 1):
-            if place not in done:
-                config = RunConfig((BASELINE,), request.max_new_tokens)
-                text = decoded(seeded(self.engine, request, place), ids, BASELINE, config).tally.tokens
-                self.log.add(expected(self.engine.pair, request, place, ids, list(text), self.chooser))
-                yield f"roots evaluated in {number} of {len(prompts)} texts"
-
-    def decode(self, prompts: Prompts) -> Iterator[str]:
-        """Decodes the texts of one sampling setting with all contenders; yields the progress."""
-        request = self.header.request
-        those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
-        if not those:
-            return
-        number = next(iter(those)).sampling
-        records = [record for record in self.log.of(Expected) if record.place.sampling == number]
-        lanes = contenders(request, request.samplings[number], chosen(self.header, records), self.selector)
-        done = frozenset((record.place, record.repeat) for record in self.log.of(Realised))
-        before, total = sum(place in those for place, _ in done), len(those) * request.repeats
-        for count, record in enumerate(realised(self.engine, request, those, lanes, done), before + 1):
-            self.log.add(record)
-            yield f"decoded {count} of {total} texts"
-
-
-def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[SamplingReport]:
-    """Measures all texts that the log lacks; raises KeyboardInterrupt if it is interrupted before the first record."""
-    require_whole_draft("dynatui bench sampling", job.target, job.draft)
-    if job.selector != SHIPPED:
+    Args:
+        options: The pair of models.
+        request: The request, without the names of the pair and the selectors.
+        note: Receives progress lines.
+        show: Displays the progress.
+        selector: File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair,
+            if any.
+        path: File of the log; None keeps the results in memory only.
+    """
+    require_whole_draft("dynatui bench sampling", options.target, options.draft)
+    if selector != SHIPPED:
         # an unusable selector must be reported before the slow loading of models
-        read_info(Path(job.selector))
-    with opened(job.log, FORMAT) as log:
-        engine = load_pair(**job.pair_options, report=note)
-        selectors = _selectors(job.selector, engine.pair, note)
-        hashes = (f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in selectors.items())
-        request = structs.replace(job.request, **pair_names(engine.pair), selectors=tuple(hashes))
-        prompts = _encoded(engine.pair, request)
-        header = _begun(engine.pair, request, log, max(map(len, prompts.values())), note)
-        chooser = _chooser(selectors, engine.pair, header) if request.selecting() else None
-        early = interrupted(show(_steps(_Measurement(engine, header, log, chooser, job.selector), prompts)))
+        read_info(Path(selector))
+    with opened(path, FORMAT) as log:
+        engine = load_pair(**options.pair_options, report=note)
+        pair, selectors = engine.pair, _selectors(selector, engine.pair, note)
+        hashes = (f"{name} {sha256(file.read_bytes()).hexdigest()}" for name, file in selectors.items())
+        asked = structs.replace(request, **pair_names(pair), selectors=tuple(hashes))
+        prompts = _encoded(pair, asked)
+        if log.header is not None:
+            note(f"resuming: the roots of {len(log.of(Expected))} of {len(prompts)} texts are evaluated already")
+        tokens = max(map(len, prompts.values())) + asked.max_new_tokens
+        now = header_now(log, asked, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
+        header = log.begin(now, complete=len(log.records) == asked.record_count)
+        chooser = _chooser(selectors, pair, header) if asked.selecting() else None
+        early = interrupted(show(_steps(engine, header, log, prompts, chooser, selector)))
         if not log.of(Expected):
             raise KeyboardInterrupt
         return Done(report(log, header, load_after=load()), early)
 
 
-def _steps(measurement: _Measurement, prompts: Prompts) -> Iterator[Progress]:
+def _steps(
+    engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, chooser: Chooser | None, selector: str
+) -> Iterator[Progress]:
     """Measures all records that the log lacks; after each record, yields the share of records in the log."""
-    request = measurement.header.request
-    for number, sampling in enumerate(request.samplings):
-        these = {place: ids for place, ids in prompts.items() if place.sampling == number}
-        for line in chain(measurement.expect(these), measurement.decode(these)):
-            yield Progress(f"{label(sampling)}, {line}", len(measurement.log.records) / request.record_count)
+    request = header.request
+    for sampling, setting in enumerate(request.samplings):
+        name = label(setting)
+        these = {place: ids for place, ids in prompts.items() if place.sampling == sampling}
+        known = {record.place for record in log.of(Expected)}
+        for number, (place, ids) in enumerate(these.items(), 1):
+            if place not in known:
+                config = RunConfig((BASELINE,), request.max_new_tokens)
+                text = decoded(seeded(engine, request, place), ids, BASELINE, config).tally.tokens
+                log.add(expected(engine.pair, request, place, ids, list(text), chooser))
+                yield _progress(log, request, f"{name}, roots evaluated in {number} of {len(these)} texts")
+        those = {place: ids for place, ids in these.items() if place.prompt < request.decoded}
+        shapes = chosen(header, [record for record in log.of(Expected) if record.place.sampling == sampling])
+        done = frozenset((record.place, record.repeat) for record in log.of(Realised))
+        before, total = sum(place in those for place, _ in done), len(those) * request.repeats
+        lanes = contenders(request, setting, shapes, selector)
+        for number, record in enumerate(realised(engine, request, those, lanes, done), before + 1):
+            log.add(record)
+            yield _progress(log, request, f"{name}, decoded {number} of {total} texts")
 
 
-def _begun(pair: Pair, request: SamplingRequest, log: SamplingLog, rows: int, note: Note) -> Header:
-    """Header of the log; for a new log, forward passes are timed and the header is written."""
-    if log.header is not None:
-        note(f"resuming: the roots of {len(log.of(Expected))} of {len(request.places())} texts are evaluated already")
-    tokens = rows + request.max_new_tokens
-    now = header_now(log, request, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
-    return log.begin(now, complete=holds_all(log, request))
+def _progress(log: SamplingLog, request: SamplingRequest, line: str) -> Progress:
+    return Progress(line, len(log.records) / request.record_count)
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:

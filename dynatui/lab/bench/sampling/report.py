@@ -1,12 +1,14 @@
 """Report of a comparison of verifiers, in the form that `--json` writes; the log is the only source of its results.
 
-Decoded texts form a data frame with one row for each text and contender. All rows, rankings and claims of the report
-are computed from means over this frame or over the results of the closed forms.
+Closed forms give each text's expected block efficiency, and so the best shape for a verifier. Decoded texts form a data
+frame with one row for each text and contender. All rows, rankings and claims are computed from means over texts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from decoder.analysis.interval import Interval
@@ -14,48 +16,104 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.protocol import disturbed
-from dynatui.lab.bench.sampling.best import (
-    COUPLED_METHODS,
-    best_shape,
-    block_efficiency,
-    chosen,
-    contender_name,
-    for_speed,
-    for_tokens,
-    tokens_of,
+from dynatui.lab.bench.sampling.records import (
+    BOUND,
+    Contest,
+    Expected,
+    Header,
+    Realised,
+    SamplingLog,
+    SamplingRequest,
+    TextKey,
+    label,
 )
-from dynatui.lab.bench.sampling.best import by_sampling as grouped
-from dynatui.lab.bench.sampling.claims import (
-    BLOCK_EFFICIENCY,
-    DELAYED_BLOCK_EFFICIENCY,
-    DELAYED_TOKENS_PER_SECOND,
-    TOKENS_PER_SECOND,
+from dynatui.lab.bench.sampling.statistics import (
+    NAMES,
+    REPORTED,
+    SAID_OF,
+    SPEED,
+    TOKENS,
     Ranking,
     SamplingClaim,
-    Values,
     along_depth,
-    by_sampling,
-    by_task,
+    claim,
     estimate,
     mean,
+    means,
     of_measure,
-    of_selector,
     ranking,
     ratio,
+    series,
 )
-from dynatui.lab.bench.sampling.log import BOUND, Expected, Header, Realised, SamplingLog, holds_all
-from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, label
 
-TOKENS, SPEED = "tokens a round", "tokens a second"
-"""Names of the two measures that the best shape can maximise."""
-SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
-"""Names of the two measures in the text of claims."""
-REPORTED = {
-    TOKENS: (BLOCK_EFFICIENCY, DELAYED_BLOCK_EFFICIENCY),
-    SPEED: (TOKENS_PER_SECOND, DELAYED_TOKENS_PER_SECOND),
-}
-"""The paper's averages on i.i.d. trees and on delayed trees, by measure."""
+Aim: TypeAlias = Callable[[DelayedTree, float], float]
+"""Objective that the best shape maximises: a function of a tree shape and its expected block efficiency."""
+COUPLED_METHODS = ("dynatree", "fixed", "linear")
+"""Methods for which draft and target sample with the same Gumbel noise; they run with their default parameters."""
 TEXT = [*TextKey._fields, "contender"]
+
+
+def for_tokens(_shape: DelayedTree, tokens: float) -> float:
+    return tokens
+
+
+def for_speed(header: Header) -> Aim:
+    """Aim that maximises block efficiency divided by the expected time of a round's forward passes."""
+    return lambda shape, tokens: tokens / header.costs.seconds(shape)
+
+
+def best_shape(
+    request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
+) -> tuple[DelayedTree, float]:
+    """Shape that maximises `aim`, and the shape's expected block efficiency: the mean over all roots in `records`."""
+    roots = [record.roots for record in records]
+    by_shape = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
+    shapes = zip(request.shapes(contest.verifier), by_shape, strict=True)
+    return max((each for each in shapes if request.belongs(each[0], contest)), key=lambda each: aim(*each))
+
+
+def block_efficiency(request: SamplingRequest, records: Iterable[Expected], contest: Contest) -> pd.Series:
+    """Expected block efficiency of each text, with the best shape for its sampling setting.
+
+    The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest with more
+    shapes has no advantage from the choice alone. With a single prompt, the shape is chosen on this prompt.
+    """
+    efficiency: dict[TextKey, float] = {}
+    for those in _by_sampling(records).values():
+        halves = [[record for record in those if record.place.prompt % 2 == half] for half in (0, 1)]
+        for judged, others in (halves, halves[::-1]):
+            shape, _ = best_shape(request, others or those, contest, for_tokens)
+            efficiency |= {record.place: _tokens_of(request, record, contest, shape) for record in judged}
+    return series(efficiency)
+
+
+def _tokens_of(request: SamplingRequest, record: Expected, contest: Contest, shape: DelayedTree | None) -> float:
+    """Expected block efficiency of a text with `shape`, or with the shapes that the selector chose if it is None."""
+    if shape is None:
+        return record.selected[contest.verifier]
+    return record.tokens[contest.verifier][request.shapes(contest.verifier).index(shape)]
+
+
+def _by_sampling(records: Iterable[Expected]) -> dict[int, list[Expected]]:
+    settings: dict[int, list[Expected]] = {}
+    for record in records:
+        settings.setdefault(record.place.sampling, []).append(record)
+    return settings
+
+
+def chosen(header: Header, records: Sequence[Expected]) -> dict[Contest, DelayedTree]:
+    """Shape to decode with, for each contest: the shape with the highest expected speed on the texts in `records`."""
+    request = header.request
+    return {each: best_shape(request, records, each, for_speed(header))[0] for each in request.contests()}
+
+
+def contender_name(contest: Contest, shape: DelayedTree | None) -> str:
+    """Name of the contender with the contest's verifier and with `shape`, or with a selector if `shape` is None; for
+    coupled trees and plain decoding, the method's name. Several contests can have the same contender.
+    """
+    if contest.verifier == COUPLED:
+        return contest.drafting
+    return f"{contest.verifier} {f'{shape.k},{shape.l1},{shape.l2}' if shape else contest.drafting}"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,40 +187,43 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
 def report(log: SamplingLog, header: Header, *, load_after: float | None) -> SamplingReport:
     """Report of the log, which must contain the closed forms of at least one text."""
     request, seed = header.request, header.request.seed
-    records, texts = log.of(Expected), _texts(log.of(Realised), header.machine.threads)
-    efficiency: dict[Contest, Values] = {
-        contest: block_efficiency(request, records, contest, for_tokens) for contest in request.contests()
+    records, realised = log.of(Expected), log.of(Realised)
+    efficiency = {contest: block_efficiency(request, records, contest) for contest in request.contests()}
+    efficiency |= {
+        contest: series({record.place: _tokens_of(request, record, contest, None) for record in records})
+        for contest in request.selecting()
     }
-    efficiency |= {contest: _selected(records, contest) for contest in request.selecting()}
-    decoded = {contest: _of(texts, names) for contest, names in _contenders_of(header, log).items()}
-    decoded = {contest: those for contest, those in decoded.items() if len(those)}
-    numbers = range(len(request.samplings))
-    others = {name: _of(texts, dict.fromkeys(numbers, name)) for name in (*COUPLED_METHODS, BASELINE)}
-    others = {name: those for name, those in others.items() if len(those)}
-    speeds: dict[Contest, Values] = {contest: those.tokens_per_second for contest, those in decoded.items()}
-    plain = others[BASELINE].tokens_per_second if others else None
-    distance, acceptance = _by_depth(records)
+    shapes = {sampling: chosen(header, those) for sampling, those in _by_sampling(records).items()}
+    decoded = _decoded(request, realised, shapes, header.machine.threads)
+    speeds = {contest: texts.tokens_per_second for contest, texts in decoded.items()}
+    plain = speeds.get(Contest(COUPLED, BASELINE))
+    coupled = {contest for contest in decoded if contest.verifier == COUPLED and contest.drafting != BASELINE}
+    distance = _by_depth([record.distance for record in records], records)
+    acceptance = {
+        name: _by_depth([record.acceptance[name] for record in records], records) for name in records[0].acceptance
+    }
     return SamplingReport(
         header=header,
         load_after=load_after,
-        complete=holds_all(log, request),
+        complete=len(log.records) == request.record_count,
         roots=sum(record.roots for record in records),
-        decoded=sum(len(record.turns) for record in log.of(Realised)),
-        disturbed=disturbed(turn.waited for record in log.of(Realised) for turn in record.turns),
+        decoded=sum(len(record.turns) for record in realised),
+        disturbed=disturbed(turn.waited for record in realised for turn in record.turns),
         block_efficiency=[
             *(_row(request, contest, values) for contest, values in efficiency.items()),
-            *(_row(request, name, those.tokens_per_round) for name, those in others.items() if name != BASELINE),
+            *(_row(request, contest, decoded[contest].tokens_per_round) for contest in decoded if contest in coupled),
         ],
-        tokens_per_second=[
-            *(_row(request, contest, values, plain) for contest, values in speeds.items()),
-            *(_row(request, name, those.tokens_per_second, plain) for name, those in others.items()),
-        ],
+        tokens_per_second=[_row(request, contest, values, plain) for contest, values in speeds.items()],
         divergence=Divergence(
             distance=[mean(values) for values in distance],
             acceptance={name: [mean(values) for values in levels] for name, levels in acceptance.items()},
         ),
         actions=_actions(header, records),
-        agreement=_agreements(header, log, decoded),
+        agreement=[
+            _agreement(request, contest, texts, records, shapes)
+            for contest, texts in decoded.items()
+            if contest.verifier != COUPLED
+        ],
         rankings=[
             ranking(f"{SAID_OF[what]}, {drafting}", those, REPORTED[what][drafting != Drafting.IID], seed)
             for drafting in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR)
@@ -177,63 +238,47 @@ def report(log: SamplingLog, header: Header, *, load_after: float | None) -> Sam
     )
 
 
-def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
+def of_drafting(values: Mapping[Contest, pd.Series], drafting: Drafting) -> dict[str, pd.Series]:
     """Values by verifier, for the contests that have this kind of drafting and allow any number of rollouts."""
     return {
         contest.verifier: each for contest, each in values.items() if contest.drafting == drafting and contest.k is None
     }
 
 
-def _texts(records: Sequence[Realised], threads: int) -> pd.DataFrame:
-    """Rates by text and contender: tokens per round over all repeats, and the median over repeats of tokens per second,
-    without the time in which threads waited for a processor if this time is known.
+def _decoded(
+    request: SamplingRequest,
+    records: Sequence[Realised],
+    shapes: Mapping[int, Mapping[Contest, DelayedTree]],
+    threads: int,
+) -> dict[Contest, pd.DataFrame]:
+    """Rates of the decoded texts of each contest: tokens per round over all repeats, and the median over repeats of
+    tokens per second, without the time in which threads waited for a processor if this time is known.
     """
     turns = [(*record.place, *msgspec.structs.astuple(turn)) for record in records for turn in record.turns]
     rows = pd.DataFrame(turns, columns=[*TEXT, "tokens", "rounds", "decode_s", "waited"])
     rows = rows.astype({"tokens": float, "rounds": float, "decode_s": float, "waited": float})
     rows["tokens_per_second"] = rows.tokens / (rows.decode_s * (1 - rows.waited.fillna(0) / threads))
-    texts = rows.groupby(TEXT, sort=False)
-    sums = texts[["tokens", "rounds"]].sum()
-    return texts[["tokens_per_second"]].median().assign(tokens_per_round=sums.tokens / sums.rounds)
+    groups = rows.groupby(TEXT, sort=False)
+    sums = groups[["tokens", "rounds"]].sum()
+    texts = groups[["tokens_per_second"]].median().assign(tokens_per_round=sums.tokens / sums.rounds)
+    coupled = [Contest(COUPLED, method) for method in (*COUPLED_METHODS, BASELINE)]
+    found = {}
+    for contest in (*request.contests(), *request.selecting(), *coupled):
+        names = {sampling: contender_name(contest, those.get(contest)) for sampling, those in shapes.items()}
+        mine = [names.get(sampling) == contender for sampling, _, _, contender in texts.index]
+        if any(mine):
+            found[contest] = texts[mine].droplevel("contender")
+    return found
 
 
-def _of(texts: pd.DataFrame, names: Mapping[int, str]) -> pd.DataFrame:
-    """Texts of one contender per sampling setting; `names` has the contender by number of the sampling setting."""
-    mine = [names.get(sampling) == contender for sampling, _, _, contender in texts.index]
-    return texts[mine].droplevel("contender")
-
-
-def _contenders_of(header: Header, log: SamplingLog) -> dict[Contest, dict[int, str]]:
-    """Name of the contender that decoded texts for a contest, by contest and then by number of the sampling setting."""
-    shapes = _decoded_shapes(header, log)
-    return {
-        contest: {sampling: contender_name(contest, those.get(contest)) for sampling, those in shapes.items()}
-        for contest in (*header.request.contests(), *header.request.selecting())
-    }
-
-
-def _decoded_shapes(header: Header, log: SamplingLog) -> dict[int, dict[Contest, DelayedTree]]:
-    """Shape with which texts were decoded, by number of the sampling setting and then by contest."""
-    records = grouped(log.of(Expected))
-    decoded = dict.fromkeys(record.place.sampling for record in log.of(Realised))
-    return {sampling: chosen(header, records[sampling]) for sampling in decoded}
-
-
-def _selected(records: Sequence[Expected], contest: Contest) -> dict[TextKey, float]:
-    """Expected block efficiency of each text with the shapes that the selector chose."""
-    return {record.place: record.selected[contest.verifier] for record in records}
-
-
-def _row(request: SamplingRequest, of: Contest | str, values: Values, plain: Values | None = None) -> Row:
-    """Row of a contest, or of a method that uses none of the verifiers."""
-    contest = of if isinstance(of, Contest) else Contest(COUPLED, Drafting.TREE)
+def _row(request: SamplingRequest, contest: Contest, values: pd.Series, plain: pd.Series | None = None) -> Row:
     return Row(
         verifier=contest.verifier,
-        drafting=of if isinstance(of, str) else of.drafting,
+        drafting=contest.drafting,
         k=contest.k,
         mean=estimate(values, request.seed),
-        by_task=by_task(values),
-        by_sampling={label(request.samplings[number]): value for number, value in by_sampling(values).items()},
+        by_task=means(values, "task"),
+        by_sampling={label(request.samplings[number]): value for number, value in means(values, "sampling").items()},
         over_ar=None if plain is None else ratio(values, plain, request.seed),
     )
 
@@ -242,8 +287,8 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
     request, speed = header.request, for_speed(header)
     groups: dict[str, list[Expected]] = {}
     for record in records:
-        groups.setdefault(label(request.samplings[record.place.sampling]), []).append(record)
-        groups.setdefault(record.place.task, []).append(record)
+        for among in (label(request.samplings[record.place.sampling]), record.place.task):
+            groups.setdefault(among, []).append(record)
     actions = []
     for among, these in groups.items():
         for contest in (contest for contest in request.contests() if contest.k is None):
@@ -263,45 +308,38 @@ def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
     return actions
 
 
-def _agreements(header: Header, log: SamplingLog, decoded: Mapping[Contest, pd.DataFrame]) -> list[Agreement]:
-    """Measured and expected block efficiency of each decoded contest, with the same shapes and prompts."""
-    request, shapes, agreements = header.request, _decoded_shapes(header, log), []
-    for contest, texts in decoded.items():
-        records = [record for record in log.of(Expected) if record.place in texts.index]
-        expected = (
-            _selected(records, contest)
-            if contest.drafting == Drafting.SELECTOR
-            else {
-                record.place: tokens_of(request, record, contest, shapes[record.place.sampling][contest])
-                for record in records
-            }
-        )
-        agreements.append(
-            Agreement(
-                verifier=contest.verifier,
-                drafting=contest.drafting,
-                k=contest.k,
-                realised=mean(texts.tokens_per_round),
-                expected=mean(expected),
-            )
-        )
-    return agreements
+def _agreement(
+    request: SamplingRequest,
+    contest: Contest,
+    texts: pd.DataFrame,
+    records: Sequence[Expected],
+    shapes: Mapping[int, Mapping[Contest, DelayedTree]],
+) -> Agreement:
+    """Measured and expected block efficiency of a decoded contest, with the same shapes and prompts."""
+    expected = {
+        record.place: _tokens_of(request, record, contest, shapes[record.place.sampling].get(contest))
+        for record in records
+        if record.place in texts.index
+    }
+    return Agreement(
+        verifier=contest.verifier,
+        drafting=contest.drafting,
+        k=contest.k,
+        realised=mean(texts.tokens_per_round),
+        expected=mean(series(expected)),
+    )
 
 
-def _claims(what: str, values: Mapping[Contest, Values], seed: int) -> list[SamplingClaim]:
+def _claims(measure: str, values: Mapping[Contest, pd.Series], seed: int) -> Iterator[SamplingClaim]:
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
-    # the selector is trained to maximise speed, so claims about it are tested on speed only
-    by_selector = of_selector(SAID_OF[what], selected, delayed, seed) if what == SPEED else ()
-    return [*of_measure(SAID_OF[what], iid, delayed, REPORTED[what], seed), *by_selector]
+    yield from of_measure(measure, iid, delayed, seed)
+    if measure == SPEED:  # the selector is trained to maximise speed, so claims about it are tested on speed only
+        for name, those in selected.items():
+            says = f"{SAID_OF[measure]}: {NAMES[name]} with a selector, over the best delayed shape"
+            yield claim(says, those, delayed[name], seed)
 
 
-def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list[Values]]]:
-    """For each depth, the values of all texts: L1 distances, and acceptance by solver."""
-
-    def levels(row: Callable[[Expected], Sequence[float]]) -> list[Values]:
-        return [{record.place: row(record)[depth] for record in records} for depth in range(len(row(records[0])))]
-
-    def of_solver(name: str) -> list[Values]:
-        return levels(lambda record: record.acceptance[name])
-
-    return levels(lambda record: record.distance), {name: of_solver(name) for name in records[0].acceptance}
+def _by_depth(rows: Iterable[Sequence[float]], records: Sequence[Expected]) -> list[pd.Series]:
+    """For each depth, the values of all texts; `rows` has the values of one text at all depths."""
+    places = [record.place for record in records]
+    return [series(dict(zip(places, values, strict=True))) for values in zip(*rows, strict=True)]

@@ -5,43 +5,34 @@ from collections.abc import Mapping, Sequence
 from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.sampling.claims import NAMES, TASKS, Ranking, SamplingClaim
-from dynatui.lab.bench.sampling.log import BOUND
-from dynatui.lab.bench.sampling.report import (
-    REPORTED,
-    SPEED,
-    TOKENS,
-    Action,
-    Agreement,
-    Divergence,
-    Row,
-    SamplingReport,
-)
-from dynatui.lab.bench.sampling.request import STAND_INS
+from dynatui.lab.bench.sampling.records import BOUND, STAND_INS
+from dynatui.lab.bench.sampling.report import Action, Agreement, Divergence, Row, SamplingReport
+from dynatui.lab.bench.sampling.statistics import NAMES, REPORTED, SPEED, TOKENS, Ranking, SamplingClaim
 from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
 
 NAME = 22
 
 
 def on_samplings(report: SamplingReport) -> str:
-    tables: list[Table] = []
+    parts = [_heading(report)]
     for title, measure, rows in (
         ("Block efficiency: tokens a round", TOKENS, report.block_efficiency),
         ("Tokens a second, decoded", SPEED, report.tokens_per_second),
     ):
         if rows:
-            tables.append(_averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, *REPORTED[measure]))
-            tables.append(_columns(f"{title}, by task (tables 8 and 9)", rows, "by_task", TASKS))
-            tables.append(_columns(f"{title}, by setting (tables 10 to 15)", rows, "by_sampling", {}))
-    parts = [_heading(report), *map(text, tables), text(_divergence(report.divergence, report.header.request.k))]
-    parts += [_actions(report.actions), *[text(_agreements(report.agreement))] * bool(report.agreement)]
-    parts += [_rankings(report.rankings), *[text(_claims(report.claims))] * bool(report.claims)]
-    return "\n\n".join(filter(None, parts)) + "\n"
+            parts.append(text(_averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, *REPORTED[measure])))
+            parts.append(text(_columns(f"{title}, by task (tables 8 and 9)", rows, "by_task")))
+            parts.append(text(_columns(f"{title}, by setting (tables 10 to 15)", rows, "by_sampling")))
+    parts += [text(_divergence(report.divergence, report.header.request.k)), _actions(report.actions)]
+    parts += [text(_agreements(report.agreement))] * bool(report.agreement)
+    parts += [_rankings(report.rankings)] * bool(report.rankings)
+    parts += [text(_claims(report.claims))] * bool(report.claims)
+    return "\n\n".join(parts) + "\n"
 
 
 def _heading(report: SamplingReport) -> str:
     request, machine = report.header.request, report.header.machine
-    tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in request.tasks]
+    tasks = [f"{name} for {STAND_INS[name][0]}" if name in STAND_INS else name for name in request.tasks]
     computed = arithmetic(request.dtype, request.draft_dtype)
     lines = [
         f"{request.target} with {request.draft} on {request.device} in {computed}, independent sampling",
@@ -91,13 +82,14 @@ def _averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed
     return of_rows(specs, sorted(rows, key=lambda row: row.mean.value), title=title)
 
 
-def _columns(title: str, rows: Sequence[Row], by: str, heads: Mapping[str, str]) -> Table:
+def _columns(title: str, rows: Sequence[Row], by: str) -> Table:
     """Table with a column for each task or sampling setting, and rows in the paper's order."""
     names = list(dict.fromkeys(name for row in rows for name in getattr(row, by)))
     width = min(12, (WIDTH - NAME) // max(1, len(names)))
 
     def column(name: str) -> Spec[Row]:
-        return Column(heads.get(name, name)[: width - 1], width=width), lambda row: short(getattr(row, by).get(name))
+        head = STAND_INS.get(name, ("", name))[1]
+        return Column(head[: width - 1], width=width), lambda row: short(getattr(row, by).get(name))
 
     return of_rows([(Column("", width=NAME), _name), *map(column, names)], sorted(rows, key=_place), title=title)
 
@@ -154,7 +146,7 @@ def _agreements(rows: Sequence[Agreement]) -> Table:
 
 def _rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
-    lines = ["Rankings, the best first"] * bool(all_rankings)
+    lines = ["Rankings, the best first"]
     for ranking in all_rankings:
         counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} reversed, {ranking.open} undecided"
         lines.append(f"{ranking.what}: {counts}")

@@ -10,13 +10,12 @@ import pytest
 import torch
 from msgspec import structs
 
-from decoder.append_only import TokenLog
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
 from dynatui.lab.bench import baselines, record_log
-from dynatui.lab.bench.contenders import DecodedText, decoded
+from dynatui.lab.bench.contenders import DecodedText, decoded, tallied
 from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.paper import job as paper_job
@@ -327,12 +326,9 @@ def plain(engine: Engine) -> DecodedText:
 
 def compared(engine: Engine, plain: DecodedText, lane: PaperLane, fifth: int = 0) -> tuple[LaneResult, ...]:
     """Results of ar and of a lane with the same rounds; `fifth` changes bits of the fifth token of the lane's text."""
-    text = list(plain.tally.tokens)
-    text[4] ^= fifth
-    after = tuple(
-        structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
-    )
-    other = replace(plain, tally=after[-1], after=after)
+    rounds = list(plain.rounds)
+    rounds[4] = structs.replace(rounds[4], committed=[rounds[4].committed[0] ^ fifth])
+    other = replace(plain, tally=tallied(None, rounds), rounds=rounds)
     samples = [
         Sample(name, name, 0, 0, text.tally, at=totals_at(text, (2, 6, 8)), kv_bytes=text.kv_bytes, waited=0.0)
         for name, text in (("ar", plain), (lane.name, other))

@@ -5,8 +5,15 @@ from typing import Any
 
 from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
-from dynatui.lab.bench.sampling.log import BOUND, SCHEMA, Expected, Header, RoundCosts
-from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
+from dynatui.lab.bench.sampling.records import (
+    BOUND,
+    SCHEMA,
+    Expected,
+    Header,
+    RoundCosts,
+    SamplingRequest,
+    TextKey,
+)
 from tests.lab.bench.makers import MACHINE, PAIR
 
 COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))

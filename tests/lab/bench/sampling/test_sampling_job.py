@@ -11,11 +11,11 @@ from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
 from dynatui.lab.bench import machine, record_log
-from dynatui.lab.bench.record_log import RecordLog, alone
-from dynatui.lab.bench.sampling.job import OnSamplings, expected, measure_samplings, seeded
-from dynatui.lab.bench.sampling.log import FORMAT, Expected
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show
+from dynatui.lab.bench.record_log import RecordLog
+from dynatui.lab.bench.sampling.job import expected, measure_samplings, seeded
+from dynatui.lab.bench.sampling.records import FORMAT, Expected, TextKey, samplings
 from dynatui.lab.bench.sampling.report import SamplingReport
-from dynatui.lab.bench.sampling.request import TextKey, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.makers import interrupted_after, on_cpu
@@ -25,14 +25,17 @@ PROMPT = "The tree grows where"
 TEXT = [5, 9, 17, 40, 3, 8, 61, 22]
 
 
-def job(models: TinyModels, *, log: Path | None = None, selector: str = SHIPPED, **changes: Any) -> OnSamplings:
+def measured(
+    models: TinyModels, note: Note = lambda _: None, show: Show = iter, *, log: Path | None = None, **changes: Any
+) -> Done[SamplingReport]:
     given: dict[str, Any] = {
         "tasks": {"writing": (PROMPT, "A small model guesses")},
         "samplings": samplings((0.8,), (0.9,)),
         "verifiers": ("nss", "specinfer", "block", "traversal"),
     }
-    pair = on_cpu(models.pair("neox"))
-    return OnSamplings(request=request(**given | changes), selector=selector, log=log, **pair)
+    selector = changes.pop("selector", SHIPPED)
+    pair = OnPair(**on_cpu(models.pair("neox")))
+    return measure_samplings(pair, request(**given | changes), note, show, selector=selector, path=log)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +80,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(tiny_models: TinyModels, log: Path) -> SamplingReport:
-    found = measure_samplings(job(tiny_models, log=log), lambda _: None)
+    found = measured(tiny_models, log=log)
     assert not found.interrupted
     return found.report
 
@@ -98,19 +101,19 @@ def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
     lines = log.read_bytes().splitlines(keepends=True)
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(lines[:5]) + lines[5][:30])
-    again = measure_samplings(job(tiny_models, log=half), lambda _: None).report
+    again = measured(tiny_models, log=half).report
     assert half.read_bytes().splitlines(keepends=True)[:5] == lines[:5]
     assert [len(each.of(Expected)) for each in (RecordLog(half, FORMAT), RecordLog(log, FORMAT))] == [4, 4]
     assert again.actions == done.actions
     whole, other = log.read_bytes(), structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
     monkeypatch.setattr(record_log, "examined", lambda _: other)
-    assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
+    assert measured(tiny_models, log=log).report.actions == done.actions
     assert log.read_bytes() == whole, "what is whole is shown on any machine"
     assert RecordLog(half, FORMAT).of(Expected) == RecordLog(log, FORMAT).of(Expected)
 
 
 def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyModels, tmp_path: Path) -> None:
-    found = measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None, interrupted_after(1))
+    found = measured(tiny_models, show=interrupted_after(1), log=tmp_path / "log")
     report = found.report
     assert found.interrupted
     assert not report.complete
@@ -128,13 +131,13 @@ def test_nothing_measured_is_nothing_reported_and_a_missing_selector_is_noted(ti
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure_samplings(job(tiny_models), note)
+        measured(tiny_models, note)
     assert any(line.startswith("shapes are compared without a selector: dynatui comes without") for line in said)
 
 
 def test_a_prompt_that_does_not_fit_is_named(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="prompt 2 of writing: the prompt has"):
-        measure_samplings(job(tiny_models, tasks={"writing": (PROMPT, "word " * 300)}), lambda _: None)
+        measured(tiny_models, tasks={"writing": (PROMPT, "word " * 300)})
 
 
 def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
@@ -146,8 +149,8 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
         length=8,
         max_new_tokens=5,
     )
-    brief = OnSamplings(request=asked, device="cpu", dtype="float32", log=log)
-    report = measure_samplings(brief, lambda _: None).report
+    brief = OnPair(device="cpu", dtype="float32")
+    report = measure_samplings(brief, asked, lambda _: None, path=log).report
     rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
     assert rows.count(("specinfer", "selector")) == 2
     assert ("naive", "selector") not in rows
@@ -156,14 +159,6 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     assert [named.split()[0] for named in report.header.request.selectors] == ["specinfer", "traversal"]
 
 
-def test_a_selector_that_does_not_fit_and_a_log_into_which_another_measures_are_refused(
-    tiny_models: TinyModels, tmp_path: Path
-) -> None:
-    shipped = next(FILES.glob("*.safetensors"))
+def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
-        measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
-    with (
-        alone(tmp_path / "log", ""),
-        pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or set"),
-    ):
-        measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None)
+        measured(tiny_models, selector=str(next(FILES.glob("*.safetensors"))))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from msgspec import structs
 
@@ -16,22 +17,34 @@ from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets import FILE
 from dynatui.lab.bench.record_log import RecordLog
-from dynatui.lab.bench.sampling import claims
-from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
-from dynatui.lab.bench.sampling.claims import (
-    Values,
+from dynatui.lab.bench.sampling.records import (
+    FORMAT,
+    Contest,
+    Decoded,
+    Realised,
+    RoundCosts,
+    SamplingRequest,
+    TextKey,
+    given,
+    label,
+    round_costs,
+    samplings,
+    spec_bench,
+)
+from dynatui.lab.bench.sampling.report import SamplingReport, best_shape, block_efficiency, for_tokens, report
+from dynatui.lab.bench.sampling.statistics import (
+    REPORTED,
+    TOKENS,
+    _drawn_means,
     along_depth,
-    by_sampling,
-    by_task,
     estimate,
     mean,
+    means,
     of_measure,
     ranking,
     ratio,
+    series,
 )
-from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised, RoundCosts, round_costs
-from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, given, label, samplings, spec_bench
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.lab.bench.data_sets.makers import questions, written
 from tests.lab.bench.sampling.records import COSTS, expected, header, request
@@ -39,39 +52,42 @@ from tests.lab.bench.sampling.records import COSTS, expected, header, request
 IID, DELAYED = (Contest("specinfer", drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
 
 
-def tokens(_shape: DelayedTree, block_efficiency: float) -> float:
-    return block_efficiency
-
-
-def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
-    return {TextKey(sampling, task, prompt): value for prompt, value in enumerate(values)}
+def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> pd.Series:
+    return series({TextKey(sampling, task, prompt): value for prompt, value in enumerate(values)})
 
 
 def test_the_best_shape_is_open_to_the_contest_and_the_best_for_the_aim_on_all_roots() -> None:
     those = request()
     records = [expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
-    assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
-    assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
+    assert best_shape(those, records, IID, for_tokens) == (DelayedTree(2, 0, 2), 2.0)
+    assert best_shape(those, records, DELAYED, for_tokens) == (DelayedTree(2, 2, 2), 3.0)
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
     assert shape == DelayedTree(2, 0, 1)
     many = expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
     few = expected(those, TextKey(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
-    assert best_shape(those, [structs.replace(many, roots=3), few], IID, tokens) == (DelayedTree(2, 0, 2), 3.0)
+    assert best_shape(those, [structs.replace(many, roots=3), few], IID, for_tokens) == (DelayedTree(2, 0, 2), 3.0)
 
 
 def test_a_shape_is_judged_on_prompts_on_which_it_was_not_chosen() -> None:
     those = request()
     lucky_first = expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 2): 9.0, (2, 0, 1): 1.5}})
     lucky_second = expected(those, TextKey(0, "one", 1), {"specinfer": {(2, 0, 1): 9.0, (2, 0, 2): 1.25}})
-    found = block_efficiency(those, [lucky_first, lucky_second], IID, tokens)
-    assert found == {TextKey(0, "one", 0): 1.5, TextKey(0, "one", 1): 1.25}
+    found = block_efficiency(those, [lucky_first, lucky_second], IID)
+    assert found.to_dict() == {TextKey(0, "one", 0): 1.5, TextKey(0, "one", 1): 1.25}
 
 
 def test_each_task_and_each_setting_weighs_alike() -> None:
-    values = {**per_prompt(1.0, 3.0), **per_prompt(8.0, task="two"), **per_prompt(4.0, sampling=1)}
+    values = pd.concat([per_prompt(1.0, 3.0), per_prompt(8.0, task="two"), per_prompt(4.0, sampling=1)])
     assert mean(values) == pytest.approx((2 + 8 + 4) / 3)
-    assert by_task(values) == pytest.approx({"one": 3.0, "two": 8.0})
-    assert by_sampling(values) == pytest.approx({0: 5.0, 1: 4.0})
+    assert means(values, "task") == pytest.approx({"one": 3.0, "two": 8.0})
+    assert means(values, "sampling") == pytest.approx({0: 5.0, 1: 4.0})
+
+
+def test_samples_keep_the_prompts_of_a_task_together_and_replace_values_that_none_of_them_has() -> None:
+    """The second setting lacks all prompts but the first, as after an interruption."""
+    values = pd.concat([per_prompt(1.0, 3.0, 5.0), per_prompt(8.0, 6.0, task="two"), per_prompt(4.0, sampling=1)])
+    drawn = [np.array([[0, 0, 2], [1, 1, 1]]), np.array([[0, 1], [1, 1]])]
+    assert _drawn_means(values, drawn) == pytest.approx([(7 / 3 + 4 + 7) / 3, (3 + 4 + 6) / 3])
 
 
 def test_the_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
@@ -83,7 +99,7 @@ def test_the_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
 
 def test_a_quotient_of_values_that_vary_together_is_certain() -> None:
     values = per_prompt(*np.random.default_rng(0).uniform(1, 9, 20))
-    found = ratio({place: 2 * value for place, value in values.items()}, values, 0)
+    found = ratio(2 * values, values, 0)
     assert found.value == pytest.approx(2)
     assert found.low is None or found.low == pytest.approx(2)
     assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0, "of the texts that both know"
@@ -99,19 +115,23 @@ def test_a_ranking_counts_pairs_that_keep_the_paper_s_order() -> None:
 
 
 def test_claims_compare_what_the_paper_compares() -> None:
-    reported = claims.BLOCK_EFFICIENCY, claims.DELAYED_BLOCK_EFFICIENCY
+    reported = REPORTED[TOKENS]
     noise = np.random.default_rng(0).normal(0, 0.01, 20)
     iid = {name: per_prompt(*(reported[0][name] + noise)) for name in VERIFIER_NAMES}
     delayed = {name: per_prompt(*(reported[1][name] + noise)) for name in reported[1]}
-    found = {claim.says: claim for claim in of_measure("x", iid, delayed, reported, 0)}
+    found = {claim.says: claim for claim in of_measure(TOKENS, iid, delayed, 0)}
     for claim in found.values():
         assert claim.paper == pytest.approx(claim.here.value, rel=0.01)
         assert claim.verdict == ("holds" if claim.here.value > 1 else "does not hold")
-    assert found["x: Traversal over SpecTr, the best of the other verifiers"].here.value == pytest.approx(
-        5.31 / 4.61, rel=0.01
+    assert found[
+        "block efficiency: Traversal over SpecTr, the best of the other verifiers"
+    ].here.value == pytest.approx(5.31 / 4.61, rel=0.01)
+    assert found["block efficiency: BV, the worst of the other verifiers, over NSS"].here.value == pytest.approx(
+        4.30 / 4.05, rel=0.01
     )
-    assert found["x: BV, the worst of the other verifiers, over NSS"].here.value == pytest.approx(4.30 / 4.05, rel=0.01)
-    assert found["x: Khisti on delayed trees over i.i.d. trees"].here.value == pytest.approx(5.23 / 4.41, rel=0.01)
+    assert found["block efficiency: Khisti on delayed trees over i.i.d. trees"].here.value == pytest.approx(
+        5.23 / 4.41, rel=0.01
+    )
 
 
 def test_figure_1_is_the_deepest_level_against_the_root() -> None:
@@ -132,7 +152,7 @@ def reported(
     first = log.begin(header(those))
     for place in those.places():
         log.add(expected(those, place, tokens))
-        if those.decodes(place):
+        if place.prompt < those.decoded:
             turns = tuple(
                 Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=share)
                 for name, (wall, share) in times.items()

@@ -4,35 +4,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.errors import DeviceError, PromptError
+from dynatui.lab.bench import sweep
 from dynatui.lab.bench.contenders import own
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench.on_pair import OnPair, Progress
+from dynatui.lab.bench.spaces import SPACES, Shard, SweepRequest
 from dynatui.lab.bench.summary import Difference, Samples
-from dynatui.lab.bench.sweep import measuring
-from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
-from dynatui.lab.bench.sweep.report import Kept
-from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
+from dynatui.lab.bench.sweep import Kept, measure_sweep, ready
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.makers import interrupted_after, on_cpu
+from tests.lab.bench.makers import on_cpu
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
 
 
-def job(models: TinyModels, **changes: Any) -> OnSettings:
+def job(models: TinyModels, **changes: Any) -> tuple[OnPair, SweepRequest]:
     given: dict[str, Any] = {
         "space": "thresholds",
         "axes": AXES,
+        "reference": msgspec.to_builtins(SPACES["thresholds"].base(None)),
         "prompts": ("The tree grows where", "A small model guesses"),
+        "repeats": 1,
+        "seed": 0,
     }
-    return OnSettings(**on_cpu(models.pair("neox")) | given | changes)
+    return OnPair(**on_cpu(models.pair("neox"))), SweepRequest(**given | changes)
 
 
 def first(models: TinyModels) -> Kept:
     """Result of the first setting."""
-    asked, _, measure = ready(job(models), lambda _: None)
+    asked, _, measure = ready(*job(models), lambda _: None)
     return measure(asked.settings[0])
 
 
@@ -45,10 +48,10 @@ def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, t
         raise KeyboardInterrupt
 
     asked = job(tiny_models, axes={"tau_h": (0.7,), "tau_l": (0.2,), "T": (8, 12)})
-    assert measure_sweep(asked, tmp_path, Shard(), said.append, once).interrupted
+    assert measure_sweep(*asked, tmp_path, Shard(), said.append, once).interrupted
     log = tmp_path / "sweep-1-of-1.jsonl"
     assert len(log.read_bytes().splitlines()) == 2
-    whole = measure_sweep(asked, tmp_path, Shard(), said.append)
+    whole = measure_sweep(*asked, tmp_path, Shard(), said.append)
     assert not whole.interrupted
     assert len(log.read_bytes().splitlines()) == 3
     assert [trial.state for trial in whole.report.trials] == ["done", "done"]
@@ -56,12 +59,6 @@ def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, t
     measured = [line for line in said if line.endswith("are measured")]
     assert measured == ["0 of 2 settings are measured", "1 of 2 settings are measured"]
     assert any(line.startswith("2 of 2: tau_h=0.7 tau_l=0.2 T=") for line in said)
-
-
-def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path: Path) -> None:
-    measure_sweep(job(tiny_models), tmp_path, Shard(), lambda _: None, interrupted_after(0))
-    with pytest.raises(ConfigError, match=r"was started with other values of seed; give the same values, or set"):
-        measure_sweep(job(tiny_models, seed=1), tmp_path, Shard(), lambda _: None)
 
 
 def test_a_setting_is_measured_beside_ar_and_the_reference_in_texts_of_its_length(
@@ -73,8 +70,8 @@ def test_a_setting_is_measured_beside_ar_and_the_reference_in_texts_of_its_lengt
         lengths.append((name, config.max_new_tokens))
         return own(name, group, method, config)
 
-    monkeypatch.setattr(measuring, "own", noted)
-    asked, _, measure = ready(job(tiny_models), lambda _: None)
+    monkeypatch.setattr(sweep, "own", noted)
+    asked, _, measure = ready(*job(tiny_models), lambda _: None)
     assert (asked.dtype, asked.reference["d_max"]) == ("float32", 8)
     kept, _ = map(measure, asked.settings[:2])
     assert lengths == [(name, length) for length in (8, 12) for name in ("ar", "reference", "setting")]
@@ -94,7 +91,7 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
         another = type(config)(config.methods, config.max_new_tokens - 1, parameters=config.parameters)
         return own(name, group, method, another if name == "setting" else config)
 
-    monkeypatch.setattr(measuring, "own", longer)
+    monkeypatch.setattr(sweep, "own", longer)
     assert first(tiny_models) == Kept(
         key=KEY, reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
     )
@@ -120,7 +117,7 @@ def test_a_near_tie_is_forgiven_on_some_prompts_and_another_text_on_none(
         ]
 
     monkeypatch.setattr(Samples, "same", same)
-    monkeypatch.setattr(measuring, "differences", found)
+    monkeypatch.setattr(sweep, "differences", found)
     kept = first(tiny_models)
     assert kept.reason == reason
     assert (kept.outcome and kept.outcome.near_ties) == (None if reason else 1)
@@ -130,19 +127,10 @@ def test_a_setting_without_room_is_refused(tiny_models: TinyModels, monkeypatch:
     def full(*_given: object) -> Any:
         raise DeviceError("the memory of cpu is full")
 
-    monkeypatch.setattr(measuring, "warmed_up", full)
+    monkeypatch.setattr(sweep, "warmed_up", full)
     assert first(tiny_models) == Kept(key=KEY, reason="the memory of cpu is full")
 
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="prompt 1 of 2: "):
-        ready(job(tiny_models, axes={**AXES, "T": (8, 10_000)}), lambda _: None)
-
-
-def test_values_are_checked_before_models_are_loaded() -> None:
-    with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h is 7"):
-        OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).request()
-    with pytest.raises(ConfigError, match="max_new_tokens is 0; give 1 or more"):
-        OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).request()
-    for name, space in SPACES.items():
-        assert OnSettings(name, dict(space.axes), ("x",)).request().settings
+        ready(*job(tiny_models, axes={**AXES, "T": (8, 10_000)}), lambda _: None)

@@ -1,11 +1,17 @@
-"""Request of a comparison: prompts, sampling settings, verifiers and tree shapes; does not depend on models."""
+"""Request of a comparison (prompts, sampling settings, verifiers and tree shapes), and its log: a header with times of
+forward passes, then records of the results on texts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
+from decoder.draft.tree_size.cost_model import Costs
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
@@ -13,6 +19,7 @@ from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets import FILE, first_turns
 from dynatui.lab.bench.on_pair import PairRequest
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
 
 PATH_VERIFIERS = ("naive", "block")
 """Verifiers of a single drafted path; the benchmark runs them on chains only."""
@@ -35,7 +42,8 @@ class Contest:
     """Verifier with one kind of drafting; comparisons use the best tree shape that this drafting allows."""
 
     verifier: str
-    drafting: Drafting
+    drafting: str
+    """Name of the kind of drafting; for coupled trees and plain decoding, name of the method."""
     k: int | None = None
     """Required number of rollouts; None if any number is allowed."""
 
@@ -101,9 +109,9 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
-        if (shape.k > 1 and contest.verifier in PATH_VERIFIERS) or contest.k not in (None, shape.k):
-            return False
-        return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
+        """Whether a contest allows one of its verifier's shapes."""
+        iid = shape.l1 == 0 and shape.depth <= self.length
+        return contest.k in (None, shape.k) and (iid or contest.drafting == Drafting.DELAYED)
 
     def places(self) -> list[TextKey]:
         """All texts, in a fixed order."""
@@ -118,11 +126,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     def record_count(self) -> int:
         """Number of records of a complete log: one for each evaluated text, and one for each decoding of a text."""
         places = self.places()
-        return len(places) + sum(map(self.decodes, places)) * self.repeats
-
-    def decodes(self, place: TextKey) -> bool:
-        """Whether a text is also decoded, not only evaluated by closed forms."""
-        return place.prompt < self.decoded
+        return len(places) + sum(place.prompt < self.decoded for place in places) * self.repeats
 
 
 def samplings(temperatures: tuple[float, ...], top_ps: tuple[float, ...]) -> tuple[Sampling, ...]:
@@ -137,13 +141,13 @@ def label(sampling: Sampling) -> str:
 
 
 STAND_INS = {
-    "writing": "LitBench",
-    "coding": "LiveCodeBench",
-    "translation": "Opus",
-    "math_reasoning": "MATH500",
-    "math": "OlympiadBench",
+    "writing": ("LitBench", "Writing"),
+    "coding": ("LiveCodeBench", "Coding"),
+    "translation": ("Opus", "Translation"),
+    "math_reasoning": ("MATH500", "Math (E)"),
+    "math": ("OlympiadBench", "Math (H)"),
 }
-"""Data set of the paper that each task of Spec-Bench replaces, in the order of the paper's columns."""
+"""By task of Spec-Bench: the data set of the paper that it replaces, and the head of its column in tables 8 and 9."""
 Tasks: TypeAlias = dict[str, tuple[AnyPrompt, ...]]
 OWN = "prompts"
 """Name of the task that consists of prompts from the command line."""
@@ -168,3 +172,89 @@ def given(prompts: Sequence[AnyPrompt]) -> Tasks:
     if not prompts:
         raise ConfigError("there is no prompt; give --prompt or --data")
     return {OWN: tuple(prompts)}
+
+
+class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Times of forward passes, in seconds."""
+
+    first_s: float
+    """Time of the first draft pass of a round, over the last committed token."""
+    level_s: tuple[float, ...]
+    """Time of a later draft pass of a round, indexed by the number of rows."""
+    verify_s: tuple[float, ...]
+    """Time of the target pass, indexed by the number of rows, root included."""
+
+    def seconds(self, shape: DelayedTree) -> float:
+        """Time of the passes of a round with a tree of this shape, assuming that no two rollouts share a node."""
+        if not shape.depth:
+            return self.verify_s[1]
+        levels = [1] * shape.l1 + [shape.k] * (shape.l2 - 1) if shape.l2 else [1] * (shape.l1 - 1)
+        return self.first_s + sum(_at(self.level_s, rows) for rows in levels) + _at(self.verify_s, 1 + shape.most_nodes)
+
+
+def round_costs(measured: Sequence[Costs]) -> RoundCosts:
+    """Lowest times of repeated measurements, since disturbances only add time; times never fall with more rows."""
+    return RoundCosts(
+        first_s=min(costs.catch_up.seconds(1) for costs in measured),
+        level_s=_least([costs.draft.by_rows() for costs in measured]),
+        verify_s=_least([[0.0, costs.plain_s(), *costs.verify.by_rows()[2:]] for costs in measured]),
+    )
+
+
+def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    least = map(min, zip(*curves, strict=True))
+    return tuple(accumulate(reversed([*least]), min))[::-1]
+
+
+def _at(seconds: tuple[float, ...], rows: int) -> float:
+    """Time of a pass; beyond the measured range, it is extrapolated linearly from the upper half of the range."""
+    if rows < len(seconds):
+        return seconds[rows]
+    last, half = len(seconds) - 1, len(seconds) // 2
+    return seconds[last] + (rows - last) * max(0.0, seconds[last] - seconds[half]) / (last - half)
+
+
+BOUND = "bound"
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
+    """Results of the closed forms on one sampled text: means over its roots."""
+
+    place: TextKey
+    roots: int
+    tokens: dict[str, tuple[float, ...]]
+    """For each verifier, the expected block efficiency of each shape, in the order of `SamplingRequest.shapes`."""
+    selected: dict[str, float]
+    """Expected block efficiency of the shapes that the selector chooses, by verifier."""
+    distance: tuple[float, ...]
+    """L1 distance between target and draft probabilities at depth 0, 1, ... along a path sampled from the draft."""
+    acceptance: dict[str, tuple[float, ...]]
+    """Acceptance by solver and depth of this path: probability that the solver's token is among K draft tokens.
+
+    The key `BOUND` has the upper bound on the acceptance of any solver.
+    """
+
+
+class Decoded(msgspec.Struct, frozen=True, kw_only=True):
+    contender: str
+    tokens: int
+    rounds: int
+    decode_s: float
+    waited: float | None
+    """Waiting time of all threads for a processor, divided by the turn's time; None if unknown."""
+
+
+class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
+    """Results of decoding one text with all contenders, one after the other."""
+
+    place: TextKey
+    repeat: int
+    turns: tuple[Decoded, ...]
+
+
+SCHEMA = 2
+Header: TypeAlias = LogHeader[SamplingRequest, RoundCosts]
+SamplingLog: TypeAlias = RecordLog[Header, Expected | Realised]
+FORMAT: LogFormat[Header, Expected | Realised] = LogFormat(
+    msgspec.json.Decoder(Header | Expected | Realised), SCHEMA, "set --output to another file"
+)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,11 +14,7 @@ from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
-from dynatui.lab.bench.on_pair import OnPair, PairRequest, pair_names
-
-if TYPE_CHECKING:
-    from decoder.models.pair import Pair
-
+from dynatui.lab.bench.on_pair import PairRequest
 
 Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]
@@ -50,6 +46,7 @@ FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.0
 """Depths D, branchings B and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
 MOST_SHARDS = 1000
+PAPER = "paper"
 
 
 class GridPoint(msgspec.Struct, frozen=True):
@@ -97,17 +94,34 @@ class Space:
     name: str
     about: str
     method: str
-    axes: Mapping[str, tuple[Number, ...]]
+    axes: Axes
     """Default values by axis. The first two axes are the rows and columns of heat maps; the last axis is `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """(base parameters, values of a setting) -> parameters that replace base parameters."""
     possible: Callable[[Values], bool] = lambda _: True
 
-    @property
-    def presets(self) -> Mapping[str, TunableParameters]:
-        return METHODS[self.method].presets
+    def axes_with(self, given: Mapping[str, str]) -> Axes:
+        """Values of each axis: those of the comma-separated list in `given`, or else the default values."""
+        for name in given:
+            require(
+                name in self.axes,
+                f"the space {self.name} has no axis {quoted(name)}; choose from {', '.join(self.axes)}",
+            )
+        return {
+            name: _numbers(name, given[name], usual) if name in given else usual for name, usual in self.axes.items()
+        }
 
-    def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[GridPoint, ...]:
+    def base(self, preset: str | None) -> TunableParameters:
+        """Parameters of the preset, or of the paper if `preset` is None."""
+        method = METHODS[self.method]
+        require(preset is None or bool(method.presets), f"--preset has no effect on {self.name}; leave it out")
+        known: Mapping[str, Any] = method.presets or {PAPER: method.own}
+        name = PAPER if preset is None else preset
+        require(name in known, f"--preset is {quoted(name)}; give one of {', '.join(known)}")
+        base: TunableParameters = known[name]
+        return base
+
+    def grid(self, axes: Axes) -> tuple[GridPoint, ...]:
         """All valid settings, in an order in which the values of the last axis change fastest."""
         count = math.prod(map(len, axes.values()))
         require(
@@ -119,16 +133,24 @@ class Space:
         require(bool(settings), f"no setting of these axes is possible; choose values so that {self.about}")
         return settings
 
-    def config(self, base: TunableParameters, setting: GridPoint) -> RunConfig:
-        return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
-
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
         """The base parameters with the given values on the axes; raises ConfigError if a value is out of bounds."""
         return replace(base, **self.changes(base, values))
 
-    def plain_config(self, base: TunableParameters, setting: GridPoint) -> RunConfig:
-        """Run configuration of the reference: unchanged base parameters, with as many new tokens as the setting."""
-        return RunConfig((self.method,), setting.length).with_rules(self.method, base)
+    def config(self, rules: TunableParameters, length: int) -> RunConfig:
+        return RunConfig((self.method,), length).with_rules(self.method, rules)
+
+
+def _numbers(axis: str, listed: str, usual: tuple[Number, ...]) -> tuple[Number, ...]:
+    """Values in a comma-separated list; whole numbers if the axis's default values are whole numbers."""
+    whole = all(isinstance(value, int) for value in usual)
+    try:
+        return tuple(dict.fromkeys((int if whole else float)(part) for part in listed.split(",")))
+    except ValueError:
+        kind = "whole numbers" if whole else "numbers"
+        raise ConfigError(
+            f"the axis {axis} is {quoted(listed)}, which is invalid; give {kind} with commas between them"
+        ) from None
 
 
 def _axis(points: Iterable[tuple[Number, Number]], place: int) -> tuple[Number, ...]:
@@ -208,42 +230,6 @@ def space_named(name: str) -> Space:
     return SPACES[name]
 
 
-def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Parameters of the preset, or of the paper if `preset` is None."""
-    if not space.presets:
-        require(preset is None, f"--preset has no effect on {space.name}; leave it out")
-        usual = METHODS[space.method].own
-        assert usual is not None  # noqa: S101 - a space varies a method's own parameters
-        return usual
-    name = "paper" if preset is None else preset
-    known = ", ".join(space.presets)
-    require(name in space.presets, f"--preset is {quoted(name)}; give one of {known}")
-    return space.presets[name]
-
-
-def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """Values of each axis: the given values, or else the default values."""
-    for name in given:
-        require(
-            name in space.axes,
-            f"the space {space.name} has no axis {quoted(name)}; choose from {', '.join(space.axes)}",
-        )
-    return {name: given.get(name, usual) for name, usual in space.axes.items()}
-
-
-def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Values of an axis, from a comma-separated list; integers if the axis's default values are integers."""
-    usual = axes_with(space, {name: ()}) and space.axes[name]
-    whole = all(isinstance(value, int) for value in usual)
-    try:
-        return tuple(dict.fromkeys((int if whole else float)(part) for part in text.split(",")))
-    except ValueError:
-        kind = "whole numbers" if whole else "numbers"
-        raise ConfigError(
-            f"the axis {name} is {quoted(text)}, which is invalid; give {kind} with commas between them"
-        ) from None
-
-
 class SweepRequest(PairRequest, frozen=True, kw_only=True):
     """Everything that determines the results of a sweep."""
 
@@ -254,41 +240,12 @@ class SweepRequest(PairRequest, frozen=True, kw_only=True):
     prompts: tuple[AnyPrompt, ...]
     repeats: int
 
-    def __post_init__(self) -> None:
-        require(self.repeats >= 1, f"--repeats is {self.repeats}; give 1 or more")
-
     @property
     def settings(self) -> tuple[GridPoint, ...]:
-        return space_named(self.space).grid(self.axes)
+        return SPACES[self.space].grid(self.axes)
 
-
-@dataclass(frozen=True)
-class OnSettings(OnPair):
-    """Options of a sweep before models are loaded; `request` adds the names of the loaded pair."""
-
-    space: str
-    axes: Axes
-    prompts: tuple[AnyPrompt, ...]
-    preset: str | None = None
-    """Name of the preset for parameters that the sweep does not vary; None selects the paper's values."""
-    repeats: int = 1
-    seed: int = 0
-
-    @property
-    def base(self) -> TunableParameters:
-        return base_named(space_named(self.space), self.preset)
-
-    def request(self, pair: "Pair | None" = None) -> SweepRequest:
-        """Request of the sweep for a loaded pair; without a pair, the call only validates the options."""
-        request = SweepRequest(
-            space=self.space,
-            axes=self.axes,
-            reference=msgspec.to_builtins(self.base),
-            **pair_names(pair),
-            prompts=self.prompts,
-            repeats=self.repeats,
-            seed=self.seed,
-        )
-        for setting in request.settings:
-            space_named(self.space).config(self.base, setting)
-        return request
+    def configs(self, setting: GridPoint) -> tuple[RunConfig, RunConfig]:
+        """Configurations of the reference and of a setting; raises ConfigError if a value is out of bounds."""
+        space = SPACES[self.space]
+        base: TunableParameters = msgspec.convert(self.reference, type(space.base(None)))
+        return space.config(base, setting.length), space.config(space.rules(base, setting.values), setting.length)
