@@ -43,12 +43,12 @@ class Words:
 
 
 WITHOUT_HOPE = Remedy(
-    "another draft (dynatui tune --drafts ranks candidates); with this draft, --methods ar",
+    "another draft (dynatui profile compares candidates); with this draft, --methods ar",
     "another draft, or --methods ar,",
     "another draft",
 )
 _BETTER_DRAFT = Remedy(
-    "a draft that agrees more often (dynatui tune --drafts ranks candidates)",
+    "a draft that agrees more often (dynatui profile compares candidates)",
     "a better draft",
     "better draft",
 )
@@ -67,7 +67,7 @@ WORDS: Mapping[Limit, Words] = {
         line="{right:.0%} of {levels:.2g} drafted levels accepted",
         brief="{right:.0%} of {levels:.2g} levels accepted",
         remedy=Remedy(
-            "a draft that agrees more often (dynatui tune --drafts ranks candidates), or smaller trees",
+            "a draft that agrees more often (dynatui profile compares candidates), or smaller trees",
             "a better draft or smaller trees",
             "better draft",
         ),

@@ -1,5 +1,5 @@
-"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset;
-with --drafts, ranks drafts instead. The search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset. The
+search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
 """
 
 from collections.abc import Sequence
@@ -7,17 +7,12 @@ from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
-import typer
 from typer.core import TyperCommand
 
-from decoder.errors import require
-from decoder.models.names import LOOKUP, require_both
-from decoder.prompts.prompt import AnyPrompt
-from decoder.run.config import RunConfig
+from decoder.models.names import require_both
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.commands.shared import names, say_line, shown
+from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable
@@ -28,18 +23,11 @@ if TYPE_CHECKING:
 
 TUNING = "Tuning"
 PARAMETERS: Declared = (
-    CONTEXT,
     request.MODELS,
     request.PROMPTS,
     options.CHAT,
     *in_panel(
         TUNING,
-        option(
-            "--drafts ID|DIR,..",
-            "Instead of searching for knobs, rank these drafts of the target by speed, and show the agreement, cost "
-            "and bottleneck of each draft.",
-            parse=names,
-        ),
         option("--minutes M", "Time for the search and for the check of its result, in minutes.", float, default=5.0),
         option("--max-new-tokens N", "Number of tokens to generate per text.", int, default=64, least=1),
         option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
@@ -49,8 +37,6 @@ PARAMETERS: Declared = (
     options.SEED,
     OptionGroup("sampling", options.SAMPLING_OPTIONS),
 )
-OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "force", "storage")
-"""Parameters that have no effect when drafts are ranked."""
 
 
 def command() -> TyperCommand:
@@ -58,12 +44,10 @@ def command() -> TyperCommand:
 
 
 def tune(
-    context: typer.Context,
     *,
     models: Models,
     prompts: request.Prompts,
     chat: bool | None,
-    drafts: tuple[str, ...] | None,
     minutes: float,
     max_new_tokens: int,
     name: str,
@@ -78,38 +62,14 @@ def tune(
     has not used, with the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second
     Ctrl-C ends the program.
     """
-    require_both(models.target, models.draft if drafts is None else LOOKUP)
+    require_both(models.target, models.draft)
     texts = prompts.read(chat)
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
-    if drafts is not None:
-        return ranked(context, drafts, models, texts, run)
     presets.prepare(name, force=force)
     from dynatui.lab.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 
     job = OnPrompts(texts, run, minutes, storage=storage, **vars(models))
     return _searched(job, name, force=force)
-
-
-def ranked(
-    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
-) -> int:
-    """Ranks drafts; raises DecoderError if an option without effect beside --drafts is given, or no draft is usable."""
-    settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
-    require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
-    require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave lookup out")
-    from dynatui.lab.commands.draft_ranking import ranking  # noqa: PLC0415
-    from dynatui.lab.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
-
-    job = OnDrafts(str(models.target), drafts, prompts, run, models.device, models.dtype, models.draft_dtype)
-    out, _ = streams.for_printing()
-    try:
-        with streams.results_only():
-            results = rank(job, say_line, shown)
-    except KeyboardInterrupt:
-        streams.say("interrupted while some drafts had no measurement yet, so the drafts cannot be compared")
-        return INTERRUPTED
-    streams.show(ranking(results), out)
-    return 0
 
 
 def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:

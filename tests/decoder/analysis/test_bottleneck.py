@@ -237,7 +237,7 @@ def test_what_would_help_next_is_told_with_those_whom_it_would_help() -> None:
     (finding,) = told({"linear": verified, "fixed": disagreeing})
     assert [(remedy.partition(",")[0], where(group)) for remedy, group in finding.then] == [
         ("smaller trees", [("linear", 1)]),
-        ("a draft that agrees more often (dynatui tune --drafts ranks candidates)", [("fixed", 1)]),
+        ("a draft that agrees more often (dynatui profile compares candidates)", [("fixed", 1)]),
     ]
 
 

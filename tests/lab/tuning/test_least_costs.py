@@ -4,7 +4,7 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.cli.devices import named_device
-from dynatui.lab.tuning.profiling import least_costs
+from dynatui.lab.tuning.drafts import least_costs
 from dynatui.servers.profile_file import ModelSize
 
 TARGET = ModelSize(name="target", pass_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dynatui.lab.tuning.profiling import head_size, model_size
+from dynatui.lab.tuning.drafts import head_size, model_size
 from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels
