@@ -3,23 +3,26 @@ search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
 from typer.core import TyperCommand
 
+from decoder.errors import require
 from decoder.models.names import require_both
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.lab.commands.shared import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable
 
 if TYPE_CHECKING:
     from dynatui.lab.tuning.job import OnPrompts
-    from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+    from dynatui.lab.tuning.outcome import Tuned
 
 TUNING = "Tuning"
 PARAMETERS: Declared = (
@@ -66,33 +69,12 @@ def tune(
     texts = prompts.read(chat)
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
     presets.prepare(name, force=force)
+    _require_optuna()
+    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports the methods
     from dynatui.lab.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 
-    job = OnPrompts(texts, run, minutes, storage=storage, **vars(models))
-    return _searched(job, name, force=force)
-
-
-def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports rich
-    from dynatui.lab.tuning.job import tuned  # noqa: PLC0415 - imports torch
-
-    searching = ended = False
-
-    def watch(progress: "TuneProgress") -> None:
-        nonlocal searching
-        searching = not progress.checking
-        show(progress)
-
-    def stop(number: int) -> None:
-        """Handles the first signal: Ctrl-C during the search ends the search; any other signal ends the program."""
-        nonlocal ended
-        if number != SIGINT or not searching:
-            raise KeyboardInterrupt
-        ended = True
-
     try:
-        with stoppable(stop), streams.results_only(), report.watching() as show:
-            result = tuned(job, streams.say, watch, lambda: ended)
+        result = _tuned(OnPrompts(texts, run, minutes, storage=storage, **vars(models)))
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
@@ -106,8 +88,37 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     return 0
 
 
+def _require_optuna() -> None:
+    for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
+        installed = find_spec(module) is not None
+        require(installed, f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
+
+
+def _tuned(job: "OnPrompts") -> "Tuned":
+    """Searches and checks settings; raises KeyboardInterrupt after a signal, except for Ctrl-C during the search."""
+    from dynatui.lab.tuning.job import opened  # noqa: PLC0415 - imports torch and Optuna
+
+    searching = ended = False
+
+    def stop(number: int) -> None:
+        nonlocal ended
+        if number != SIGINT or not searching:
+            raise KeyboardInterrupt
+        ended = True
+
+    with stoppable(stop), streams.results_only(), opened(job, say_line) as tuning:
+        say_line("searching; Ctrl-C ends the search and begins the check, twice: quits, and nothing is written")
+        searching = True
+        for _ in shown(tuning.searching(lambda: ended)):
+            pass
+        searching = False
+        for _ in shown(tuning.checking()):
+            pass
+        return tuning.result()
+
+
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    if not result.verdict.keeps:
+    if not result.checked.keeps():
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
         return presets.write_preset(name, result.run, comments, force=force)
