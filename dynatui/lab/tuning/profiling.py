@@ -16,7 +16,7 @@ from msgspec import structs
 from decoder.engine import Engine
 from decoder.errors import PromptError, require
 from decoder.models.heads import kind_of
-from decoder.models.names import LOOKUP, DraftKind
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts, encoded
 from decoder.models.tokenizer import TextTokenizer
@@ -89,25 +89,20 @@ def profiled(job: OnServer, output: Path, note: Note, show: Show = iter) -> Done
     """
     with opened(log_of(output), FORMAT) as log:
         try:
-            return _profiled(job, log, note, show)
+            engines, refused = job.drafts.loaded(note)
+            pair = next(iter(engines.values())).pair
+            texts = _encoded(job, pair.tokenizer, min(engine.pair.context for engine in engines.values()), note)
+            context = round(fmean(len(prompt) for prompt, _ in texts.values())) + job.config.max_new_tokens // 2
+            costs, device = partial(measured_costs, engines, context), pair.target.device
+            request = _request(job, pair, tuple(engines))
+            header = log.begin(header_now(log, request, device, costs, note, context=pair.context))
+            early = interrupted(show(_steps(job, engines, texts, log)))
         finally:
             if log.header is None:
                 log_of(output).unlink(missing_ok=True)
-
-
-def _profiled(job: OnServer, log: ProfileLog, note: Note, show: Show) -> Done[Profile]:
-    engines, refused = job.drafts.loaded(note)
-    pair = next(iter(engines.values())).pair
-    texts = _encoded(job, pair.tokenizer, min(engine.pair.context for engine in engines.values()), note)
-    context = round(fmean(len(prompt) for prompt, _ in texts.values())) + job.config.max_new_tokens // 2
-    request = _request(job, pair, tuple(engines))
-    costs = partial(measured_costs, engines, context)
-    header = log.begin(header_now(log, request, pair.target.device, costs, note, context=pair.context))
-    early = interrupted(show(_steps(job, engines, texts, log)))
-    if not log.records:
-        raise KeyboardInterrupt
-    left_out = len(job.prompts) - len(texts)
-    return Done(_profile(job, engines, refused, header.costs, log.records, left_out), early)
+        if not log.records:
+            raise KeyboardInterrupt
+        return Done(_profile(job, engines, refused, header.costs, log.records, len(job.prompts) - len(texts)), early)
 
 
 Texts: TypeAlias = Mapping[int, tuple[Tokens, Tokens]]
@@ -215,19 +210,13 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
         size = None if pair.looks_up else model_size(name, pair.target.device)
     return DraftProfile(
         **structs.asdict(whole),
-        kind=_kind(pair),
+        kind=kind_of(pair.head) if pair.head else "lookup" if pair.looks_up else "model",
         size=size,
         levels_at_once=guesses_at_once(pair),
         probabilistic=grouped([text.drawn for text in texts if text.drawn], categories, seed),
         confidence=stopped([text.stopped for text in texts]),
         trees=trees(text.trees for text in texts),
     )
-
-
-def _kind(pair: Pair) -> DraftKind:
-    if pair.head is None:
-        return "lookup" if pair.looks_up else "model"
-    return kind_of(pair.head)
 
 
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:
