@@ -82,14 +82,12 @@ def read_info(path: Path) -> SelectorInfo:
         file: Any
         with safe_open(path, framework="pt") as file:
             metadata: Mapping[str, str] = file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(f"{shortened(path)} is not a selector: {first_line(error)}; {MAKE_ONE}") from None
-    if metadata.get("format") != FORMAT:
-        raise ConfigError(f"{shortened(path)} is not a selector that this version of dynatui reads; {MAKE_ONE}")
-    try:
-        return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
-    except (KeyError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
+        if metadata.get("format") == FORMAT:
+            return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
+        reason = "it is a file of another kind or version"
+    except (SafetensorError, OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+        reason = first_line(error)
+    raise ConfigError(f"{shortened(path)} is not a selector that can be read: {reason}; {MAKE_ONE}")
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:

@@ -24,7 +24,7 @@ from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
-from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
+from decoder.prompts.prompt import AnyPrompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
@@ -293,10 +293,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
     """Name of the study in a database; names differ between requests and machines, so that they share no trials."""
-    # If all prompts are plain text, the values None and False of `chat` have the same effect.
-    conversations = any(as_prompt(prompt).earlier is not None for prompt in job.prompts)
-    chat = job.config.chat if conversations else bool(job.config.chat)
-    how = (draft_dtype, job.prompts, chat, job.exact, job.compiled, job.kernels)
+    how = (draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, job.kernels)
     about = (asdict(conditions), *how, platform.node(), TRIED)
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
     return f"dynatui tune {conditions.target}, {conditions.draft}, {digest[:DIGITS]}"
