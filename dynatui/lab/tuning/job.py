@@ -229,7 +229,7 @@ class Tuning:
         until, trials = time.monotonic() + 60 * self.job.minutes, self.search.trials
         for _ in self.search.run(lambda: stopped() or time.monotonic() >= until - self._reserve_s()):
             tried = f"{counted(trials.finished, 'setting')} tried, {trials.pruned} stopped early"
-            yield self._progress(f"searching: {tried}; best so far: {self._best()}", until)
+            yield self._progress(f"{self._best()}; {tried}", until)
 
     def checking(self) -> Iterator[Progress]:
         """Compares the best settings with the shipped ones on other texts, and yields after every text."""
@@ -272,10 +272,11 @@ class Tuning:
         return settings
 
     def _best(self) -> str:
+        """The leader, in few words, since a terminal shows only the beginning of a long line."""
         leader, shipped = self.search.leaders[spaces.TREE_METHOD], shipped_preset(self.conditions.sampling.temperature)
         if leader.trial == INITIAL:
-            return f"the preset {shipped}"
-        return f"setting {leader.trial}, {math.exp(leader.worth):.2f} times the preset {shipped}"
+            return f"{shipped} leads"
+        return f"setting {leader.trial} leads, {math.exp(leader.worth):.2f} x {shipped}"
 
     def _progress(self, line: str, until: float) -> Progress:
         share = 1 - (until - time.monotonic()) / (60 * self.job.minutes)

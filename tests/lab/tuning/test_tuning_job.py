@@ -45,8 +45,8 @@ def test_a_search_comes_before_a_check_of_everyone_on_other_texts_and_its_result
     tiny_models: TinyModels, temperature: float
 ) -> None:
     found, lines, shares = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=temperature)))
-    assert lines[0].startswith("searching: 0 settings tried, 0 stopped early; best so far: the preset ")
-    assert lines[-1] == f"checking on other texts: {len(lines) - sum('searching' in line for line in lines)} done"
+    assert lines[0] == f"{'sampled' if temperature else 'tuned'} leads; 0 settings tried, 0 stopped early"
+    assert lines[-1] == f"checking on other texts: {sum('leads' not in line for line in lines)} done"
     assert 0 <= min(shares) <= max(shares) < 1
     assert found.trials.finished > 0
     assert not found.trials.wrong
@@ -61,7 +61,7 @@ def test_a_search_comes_before_a_check_of_everyone_on_other_texts_and_its_result
 
 def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> None:
     found, lines, _ = run(on(tiny_models, minutes=0.1), stopped_after=2)
-    assert sum(line.startswith("searching") for line in lines) == 3
+    assert sum("leads" in line for line in lines) == 3
     assert found.checked.texts >= FEWEST
 
 
