@@ -42,25 +42,21 @@ def files(file: str, pair: Pair) -> dict[str, Path]:
         trained = read_info(Path(file))
         require_fits(Path(file), trained, pair)
         return {trained.verifier: Path(file)}
-    pair_fingerprint = fingerprint(pair)
-    shipped = [(path, read_info(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
-    fitting = [(path, trained) for path, trained in shipped if fits(trained.pair, pair_fingerprint)]
-    for path, trained in shipped:
-        if not fitting and (trained.pair.target, trained.pair.draft) == (
-            pair_fingerprint.target,
-            pair_fingerprint.draft,
-        ):
-            require_fits(path, trained, pair)
-    if not fitting:
+    own = fingerprint(pair)
+    shipped = {path: read_info(path) for path in sorted(SHIPPED.glob("*.safetensors"))}
+    named = {
+        path: info for path, info in shipped.items() if (info.pair.target, info.pair.draft) == (own.target, own.draft)
+    }
+    fitting = {path: info for path, info in named.items() if fits(info.pair, own)}
+    if not named:
         raise ConfigError(
             f"dynatui comes without a selector for the target {pair.target_name} and the draft {pair.draft_name}; "
             f"{MAKE_ONE}, and give its file with --selector"
         )
+    if not fitting:
+        require_fits(*next(iter(named.items())), pair)
     # If a verifier has two selectors, the later entry, which reads hidden rows, replaces the earlier one.
-    return {
-        info.verifier: path
-        for path, info in sorted(fitting, key=lambda path_and_info: len(path_and_info[1].pair.hidden))
-    }
+    return {fitting[path].verifier: path for path in sorted(fitting, key=lambda path: len(fitting[path].pair.hidden))}
 
 
 class Chooser:
@@ -100,7 +96,9 @@ class Chooser:
         return ShapeChoice(self.best(root, verifier), logits[-1:])
 
     def best(self, root: Root, verifier: str) -> DelayedTree:
-        scores = self._scores(self._policy(verifier), root)
+        policy = self._policy(verifier)
+        hidden = [row.float().cpu() for row in root.hidden] if policy.hidden_widths else []
+        scores = policy(hidden, scalars(root, *self._seconds))
         if verifier == "block":
             scores = scores.masked_fill(self._impossible, -torch.inf)
         return ACTIONS[int(scores.argmax())]
@@ -110,12 +108,7 @@ class Chooser:
         # Cached, since the measurement takes long.
         return self._times()
 
-    def _scores(self, policy: OneRoot, root: Root) -> Float[Tensor, "A"]:
-        hidden = [row.float().cpu() for row in root.hidden] if policy.hidden_widths else []
-        return policy(hidden, scalars(root, *self._seconds))
-
     def _policy(self, verifier: str) -> OneRoot:
         """The policy for the verifier; if there is none, a policy for a similar verifier, or else any policy."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
-        names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
-        return self._policies[names[0]]
+        return self._policies.get(verifier) or self._policies[[*alike, *self._policies][0]]

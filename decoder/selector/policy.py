@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -143,13 +143,6 @@ def loss(
     regrets = (1 - ratios).clamp_min(0).square()
     worst = regrets.topk(math.ceil(worst_share * len(regrets))).values
     return -ratios.log().mean() + regret_weight * worst.mean()
-
-
-def best_static(
-    tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], possible: Bool[Tensor, "A"] | None = None
-) -> Int[Tensor, ""]:
-    rates = tokens.sum(0) / seconds.sum(0)
-    return (rates if possible is None else rates.masked_fill(~possible, -math.inf)).argmax()
 
 
 class OneRoot:

@@ -82,14 +82,12 @@ def read_info(path: Path) -> SelectorInfo:
         file: Any
         with safe_open(path, framework="pt") as file:
             metadata: Mapping[str, str] = file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(f"{shortened(path)} is not a selector: {first_line(error)}; {MAKE_ONE}") from None
-    if metadata.get("format") != FORMAT:
-        raise ConfigError(f"{shortened(path)} is not a selector that this version of dynatui reads; {MAKE_ONE}")
-    try:
-        return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
-    except (KeyError, msgspec.DecodeError) as error:
-        raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
+        if metadata.get("format") == FORMAT:
+            return msgspec.json.decode(metadata["trained"], type=SelectorInfo)
+        reason = "it is a file of another kind or version"
+    except (SafetensorError, OSError, ValueError, KeyError, msgspec.DecodeError) as error:
+        reason = first_line(error)
+    raise ConfigError(f"{shortened(path)} is not a selector that can be read: {reason}; {MAKE_ONE}")
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
@@ -102,17 +100,13 @@ def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
     actual, expected = fingerprint(pair), trained.pair
     if fits(expected, actual):
         return
-    names, trained_names = (f"{each.target} with {each.draft}" for each in (actual, expected))
-    if (actual.target, actual.draft) != (expected.target, expected.draft):
-        difference = f"{trained_names}, but this pair is {names}"
-    elif actual.vocabulary != expected.vocabulary:
-        difference = f"a vocabulary of {expected.vocabulary} tokens, but {names} has {actual.vocabulary} tokens"
-    else:
-        difference = f"hidden rows of widths {_listed(expected)}, but {names} has widths {_listed(actual)}"
     raise ConfigError(
-        f"the selector {shortened(path.name)} was trained for {difference}; {MAKE_ONE}, or choose --drafting delayed"
+        f"the selector {shortened(path.name)} was trained for {_described(expected)}, but this pair is "
+        f"{_described(actual)}; {MAKE_ONE}, or choose --drafting delayed"
     )
 
 
-def _listed(pair: Fingerprint) -> str:
-    return " and ".join(map(str, pair.hidden[:2])) or "none"
+def _described(pair: Fingerprint) -> str:
+    widths = " and ".join(map(str, pair.hidden[:2]))
+    states = f"hidden rows of widths {widths}" if widths else "no hidden rows"
+    return f"{pair.target} with {pair.draft} ({pair.vocabulary} tokens, {states})"

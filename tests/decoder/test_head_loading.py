@@ -23,7 +23,7 @@ from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.verify.names import Drafting
 from dynatui.lab.commands import bench
-from dynatui.lab.tuning.drafts import cost_ratio
+from dynatui.lab.tuning.drafts import pass_s
 from dynatui.main import main
 from dynatui.session import Models
 from tests import heads
@@ -95,7 +95,7 @@ def test_a_head_stands_in_the_draft_s_place(engine: Engine, kind: Kind) -> None:
     assert engine.slots is None
     (run,) = [event for event in decode(engine, "The tree", RunConfig(("ar",), 2)) if isinstance(event, Run)]
     assert run.draft == kind.draft
-    assert cost_ratio(engine) > 0
+    assert pass_s(engine, 64) > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -135,8 +135,8 @@ def test_a_selector_needs_a_whole_draft(tiny_models: TinyModels) -> None:
 
 def test_what_levels_cost_is_measured_beside_the_pass(tiny_models: TinyModels) -> None:
     engine = tiny_models.engine(heads.name("llama", "DeepSpec"))
-    costs = engine.costs_of(engine.pair.context // 2)
-    assert 0 < costs.draft.seconds(1) / costs.plain.seconds(1) < cost_ratio(engine)
+    context = engine.pair.context // 2
+    assert 0 < engine.costs_of(context).draft.seconds(1) < pass_s(engine, context)
 
 
 # Command lines

@@ -114,6 +114,7 @@ def profile(
     require(not embedded or drafts is None, "--drafts are those of a target; give --target too", "target")
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
     from dynatui.cli.devices import named_device  # noqa: PLC0415 - needed only with --roofline
+    from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
     from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - as above
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts
@@ -123,13 +124,9 @@ def profile(
     require(step_ms is not None or draft_ms is None, "--draft-ms has no effect without --step-ms; give both")
     require(step_ms is None or roofline is None, "--step-ms and --roofline both give the costs; leave one of them out")
     job = OnServer(
-        str(EMBEDDED_TARGET) if embedded else models["target"],
-        chosen,
+        Drafts(names=chosen, **{**models, "target": str(EMBEDDED_TARGET) if embedded else models["target"]}),
         texts,
         run,
-        models["device"],
-        models["dtype"],
-        models["draft_dtype"],
         answers=(*given, *("",) * (len(texts) - len(given))),
         step_s=step_ms,
         draft_s=draft_ms or (),

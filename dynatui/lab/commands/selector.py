@@ -13,7 +13,7 @@ from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, Given, OptionGroup, option, switch
 from dynatui.lab.bench.on_pair import OnPair, Progress
-from dynatui.lab.commands.shared import PAIR, numbers, shown
+from dynatui.lab.commands.shared import PAIR, names, numbers, shown
 from dynatui.lab.tables.data import Cell, Column, Table, text
 from dynatui.terminal import streams
 
@@ -32,10 +32,6 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
     return numbers(flag, text, text.split(","), remedy="a number, or several with commas between them")
 
 
-def _verifiers(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-
-
 def _length(default: int) -> TyperOption:
     explained = "Number of tokens to sample after each prompt."
     return _option("--max-new-tokens N", explained, int, name="new_tokens", default=default, least=1)
@@ -44,9 +40,7 @@ def _length(default: int) -> TyperOption:
 _DATA = _option("--data DIR", "Folder of labelled roots.", Path, required=True)
 _SEED = options.seed(panel=SELECTOR)
 _PLAN = (
-    _option(
-        "--verifiers NAMES", "Verifiers for which roots are labelled.", default="specinfer,traversal", parse=_verifiers
-    ),
+    _option("--verifiers NAMES", "Verifiers for which roots are labelled.", default="specinfer,traversal", parse=names),
     _option(
         "--temperatures T,T,..",
         "Temperatures at which texts are sampled.",
@@ -123,10 +117,7 @@ def collect(*, data: Path, pair: OnPair, prompts: request.Prompts, plan: Given) 
 
     asked = CollectionPlan(**plan)
     job.require_plan(asked)
-    _watched(
-        Progress(f"{at.done} of {at.total} texts done, {at.roots} roots labelled in this run", at.done / at.total)
-        for at in job.collect(_engine(pair), texts, asked, data)
-    )
+    _watched(job.collect(_engine(pair), texts, asked, data))
     streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
@@ -141,10 +132,7 @@ def train(*, data: Path, out: Path, recipe: Given) -> int:
         f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
         f"{manifest.pair.target} and draft {manifest.pair.draft}"
     )
-    _watched(
-        Progress(f"epoch {at.number} of {at.total}, loss {at.loss:.3f}, best gain {at.best:.3f}", at.number / at.total)
-        for at in job.train(roots, manifest, job.Recipe(**recipe), out)
-    )
+    _watched(job.train(roots, manifest, job.Recipe(**recipe), out))
     streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
 
@@ -209,7 +197,7 @@ SPEEDS = (
 def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
     rows = []
     for part in parts:
-        fixed, selected = (part.static_rate, part.static_tokens), (part.selected_rate, part.selected_tokens)
+        fixed, selected = ((each.tokens_per_second, each.tokens_per_round) for each in (part.fixed, part.selected))
         chosen = ", ".join(f"{_shape(shape)} {share:.0%}" for shape, share in part.common)
         rows.append((*_setting(part), part.roots, _shape(part.static), *fixed, *selected, part.gain, f"  {chosen}"))
     columns = (*SETTING, Column("roots", "number", 0, 6), *SPEEDS, Column("  chosen most"))

@@ -1,45 +1,36 @@
-"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset;
-with --drafts, ranks drafts instead. The search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset. The
+search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
-import typer
 from typer.core import TyperCommand
 
 from decoder.errors import require
-from decoder.models.names import LOOKUP, require_both
-from decoder.prompts.prompt import AnyPrompt
-from decoder.run.config import RunConfig
+from decoder.models.names import require_both
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.commands.shared import names, say_line, shown
+from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.lab.commands.shared import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable
 
 if TYPE_CHECKING:
     from dynatui.lab.tuning.job import OnPrompts
-    from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+    from dynatui.lab.tuning.outcome import Tuned
 
 TUNING = "Tuning"
 PARAMETERS: Declared = (
-    CONTEXT,
     request.MODELS,
     request.PROMPTS,
     options.CHAT,
     *in_panel(
         TUNING,
-        option(
-            "--drafts ID|DIR,..",
-            "Instead of searching for knobs, rank these drafts of the target by speed, and show the agreement, cost "
-            "and bottleneck of each draft.",
-            parse=names,
-        ),
         option("--minutes M", "Time for the search and for the check of its result, in minutes.", float, default=5.0),
         option("--max-new-tokens N", "Number of tokens to generate per text.", int, default=64, least=1),
         option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
@@ -49,8 +40,6 @@ PARAMETERS: Declared = (
     options.SEED,
     OptionGroup("sampling", options.SAMPLING_OPTIONS),
 )
-OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "force", "storage")
-"""Parameters that have no effect when drafts are ranked."""
 
 
 def command() -> TyperCommand:
@@ -58,12 +47,10 @@ def command() -> TyperCommand:
 
 
 def tune(
-    context: typer.Context,
     *,
     models: Models,
     prompts: request.Prompts,
     chat: bool | None,
-    drafts: tuple[str, ...] | None,
     minutes: float,
     max_new_tokens: int,
     name: str,
@@ -78,61 +65,16 @@ def tune(
     has not used, with the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early; a second
     Ctrl-C ends the program.
     """
-    require_both(models.target, models.draft if drafts is None else LOOKUP)
+    require_both(models.target, models.draft)
     texts = prompts.read(chat)
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
-    if drafts is not None:
-        return ranked(context, drafts, models, texts, run)
     presets.prepare(name, force=force)
+    _require_optuna()
+    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports the methods
     from dynatui.lab.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 
-    job = OnPrompts(texts, run, minutes, storage=storage, **vars(models))
-    return _searched(job, name, force=force)
-
-
-def ranked(
-    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
-) -> int:
-    """Ranks drafts; raises DecoderError if an option without effect beside --drafts is given, or no draft is usable."""
-    settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
-    require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
-    require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave lookup out")
-    from dynatui.lab.commands.draft_ranking import ranking  # noqa: PLC0415
-    from dynatui.lab.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
-
-    job = OnDrafts(str(models.target), drafts, prompts, run, models.device, models.dtype, models.draft_dtype)
-    out, _ = streams.for_printing()
     try:
-        with streams.results_only():
-            results = rank(job, say_line, shown)
-    except KeyboardInterrupt:
-        streams.say("interrupted while some drafts had no measurement yet, so the drafts cannot be compared")
-        return INTERRUPTED
-    streams.show(ranking(results), out)
-    return 0
-
-
-def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports rich
-    from dynatui.lab.tuning.job import tuned  # noqa: PLC0415 - imports torch
-
-    searching = ended = False
-
-    def watch(progress: "TuneProgress") -> None:
-        nonlocal searching
-        searching = not progress.checking
-        show(progress)
-
-    def stop(number: int) -> None:
-        """Handles the first signal: Ctrl-C during the search ends the search; any other signal ends the program."""
-        nonlocal ended
-        if number != SIGINT or not searching:
-            raise KeyboardInterrupt
-        ended = True
-
-    try:
-        with stoppable(stop), streams.results_only(), report.watching() as show:
-            result = tuned(job, streams.say, watch, lambda: ended)
+        result = _tuned(OnPrompts(texts, run, minutes, storage=storage, **vars(models)))
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
@@ -146,8 +88,37 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     return 0
 
 
+def _require_optuna() -> None:
+    for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
+        installed = find_spec(module) is not None
+        require(installed, f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
+
+
+def _tuned(job: "OnPrompts") -> "Tuned":
+    """Searches and checks settings; raises KeyboardInterrupt after a signal, except for Ctrl-C during the search."""
+    from dynatui.lab.tuning.job import opened  # noqa: PLC0415 - imports torch and Optuna
+
+    searching = ended = False
+
+    def stop(number: int) -> None:
+        nonlocal ended
+        if number != SIGINT or not searching:
+            raise KeyboardInterrupt
+        ended = True
+
+    with stoppable(stop), streams.results_only(), opened(job, say_line) as tuning:
+        say_line("searching; Ctrl-C ends the search and begins the check, twice: quits, and nothing is written")
+        searching = True
+        for _ in shown(tuning.searching(lambda: ended)):
+            pass
+        searching = False
+        for _ in shown(tuning.checking()):
+            pass
+        return tuning.result()
+
+
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    if not result.verdict.keeps:
+    if not result.checked.keeps():
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
         return presets.write_preset(name, result.run, comments, force=force)

@@ -5,7 +5,6 @@ tokens of each text, the roots. Each prompt and sampling setting has its own see
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,6 +25,7 @@ from decoder.selector.actions import LONGEST, MOST
 from decoder.selector.policy import Root, scalars
 from decoder.selector.stored import fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, begin, shard, write_shard
 from dynatui.lab.selector.labels import LABELLED, TextRoots
 
@@ -34,14 +34,6 @@ MEASURED_EVERY_S = 30.0
 
 LabelledRoot: TypeAlias = tuple[Root, dict[str, Float[np.ndarray, "A"]]]
 """(root, {verifier: expected tokens per round of each shape})."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    done: int
-    total: int
-    roots: int
-    """Number of roots that this process has labelled."""
 
 
 def require_plan(plan: CollectionPlan) -> None:
@@ -53,16 +45,22 @@ def require_plan(plan: CollectionPlan) -> None:
 
 
 def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
-    """Labels roots, and yields after each part, which is one prompt with one sampling setting."""
+    """Labels roots, and yields at the beginning and after each part, which is one prompt with one sampling setting."""
     require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
     digest = hashlib.sha256("\0".join(map(_identity, prompts)).encode()).hexdigest()
     begin(folder, Manifest(FORMAT, fingerprint(pair), plan, len(prompts), digest))
-    total, roots = len(prompts) * len(settings), 0
-    missing = [number for number in range(total) if not shard(folder, number).exists()]
-    done, latencies = total - len(missing), _latencies(engine.pair, plan)
-    yield Progress(done, total, 0)
-    for number in missing:
+    shards = [shard(folder, number) for number in range(len(prompts) * len(settings))]
+    done, roots, latencies = sum(each.exists() for each in shards), 0, _latencies(engine.pair, plan)
+
+    def progress() -> Progress:
+        line = f"{done} of {len(shards)} texts done, {roots} roots labelled in this run"
+        return Progress(line, done / len(shards))
+
+    yield progress()
+    for number, path in enumerate(shards):
+        if path.exists():
+            continue
         prompt, setting = divmod(number, len(settings))
         seed = plan.seed + number
         (text_ids,) = encode_prompts(
@@ -71,10 +69,10 @@ def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, 
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
         labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:
-            write_shard(shard(folder, number), _concatenated(labelled, prompt, setting, next(latencies)))
+            write_shard(path, _concatenated(labelled, prompt, setting, next(latencies)))
         done, roots = done + 1, roots + len(labelled)
-        yield Progress(done, total, roots)
-    if not (roots or any(shard(folder, number).exists() for number in range(total))):
+        yield progress()
+    if not any(each.exists() for each in shards):
         raise PromptError("every text ended before its first root; give other prompts or a smaller --every")
 
 
@@ -119,17 +117,19 @@ def _label_roots(
 def _concatenated(
     labelled: Sequence[LabelledRoot], prompt: int, setting: int, part_seconds: dict[str, Float[np.ndarray, "S"]]
 ) -> Roots:
-    first = next(iter(part_seconds.values()))
+    first, count = next(iter(part_seconds.values())), len(labelled)
     seconds = float(first[latency.DRAFT.start]), float(first[latency.VERIFY.start])
-    count, (roots, tokens) = len(labelled), zip(*labelled, strict=True)
-    return Roots(
-        tuple(torch.stack(rows) for rows in zip(*(root.hidden for root in roots), strict=True)),
-        torch.stack([scalars(root, *seconds) for root in roots]),
-        torch.full((count,), prompt),
-        torch.full((count,), setting),
-        {name: torch.from_numpy(np.stack([of_root[name] for of_root in tokens])) for name in part_seconds},
-        {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in part_seconds.items()},
-    )
+    tensors = {
+        "scalars": torch.stack([scalars(root, *seconds) for root, _ in labelled]),
+        "prompt": torch.full((count,), prompt),
+        "setting": torch.full((count,), setting),
+    }
+    for number, rows in enumerate(zip(*(root.hidden for root, _ in labelled), strict=True)):
+        tensors[f"hidden.{number}"] = torch.stack(rows)
+    for name, times in part_seconds.items():
+        tensors[f"tokens.{name}"] = torch.from_numpy(np.stack([tokens[name] for _, tokens in labelled]))
+        tensors[f"latency.{name}"] = torch.from_numpy(times).repeat(count, 1)
+    return Roots(tensors)
 
 
 def _identity(prompt: AnyPrompt) -> str:

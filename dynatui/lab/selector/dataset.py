@@ -55,54 +55,63 @@ class Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Roots:
-    """R labelled roots, with features and labels in parallel tensors."""
+    """R labelled roots: tensors in parallel, under the names that they have in a file."""
 
-    hidden: tuple[Float[Tensor, "R X"], ...]
-    scalars: Float[Tensor, "R F"]
-    """Scalar features; see `decoder.selector.policy.SCALARS`."""
-    prompt: Int[Tensor, "R"]
-    setting: Int[Tensor, "R"]
-    tokens: dict[str, Float[Tensor, "R A"]]
-    """{verifier: expected tokens per round of each action (tree shape)}; NaN if the shape cannot be verified."""
-    latency: dict[str, Float[Tensor, "R S"]]
-    """{verifier: seconds of each part of a round}; see `decoder.selector.latency`."""
+    tensors: dict[str, Tensor]
+    """`scalars`, `prompt`, `setting` (both of shape R), hidden.0, hidden.1, ..., and tokens.V and latency.V of each
+    verifier V.
+    """
 
     def __len__(self) -> int:
         return len(self.scalars)
 
-    def tensors(self) -> dict[str, Tensor]:
-        tensors = {f"hidden.{place}": rows for place, rows in enumerate(self.hidden)}
-        tensors |= {"scalars": self.scalars, "prompt": self.prompt, "setting": self.setting}
-        tensors |= {f"tokens.{name}": rows for name, rows in self.tokens.items()}
-        return tensors | {f"latency.{name}": rows for name, rows in self.latency.items()}
+    @property
+    def hidden(self) -> tuple[Float[Tensor, "R X"], ...]:
+        return tuple(rows for name, rows in sorted(self.tensors.items()) if name.startswith("hidden."))
 
-    @staticmethod
-    def of(tensors: dict[str, Tensor]) -> "Roots":
-        hidden, tokens, latencies = (
-            {name.removeprefix(prefix): rows for name, rows in tensors.items() if name.startswith(prefix)}
-            for prefix in ("hidden.", "tokens.", "latency.")
-        )
-        parallel = tensors["scalars"], tensors["prompt"], tensors["setting"]
-        return Roots(tuple(hidden[place] for place in sorted(hidden)), *parallel, tokens, latencies)
+    @property
+    def scalars(self) -> Float[Tensor, "R F"]:
+        """Scalar features; see `decoder.selector.policy.SCALARS`."""
+        return self.tensors["scalars"]
+
+    @property
+    def settings(self) -> list[int]:
+        """Number of each root's sampling setting."""
+        numbers: list[int] = self.tensors["setting"].tolist()
+        return numbers
+
+    def by_setting(self) -> dict[int, "Roots"]:
+        """Roots by the number of their sampling setting."""
+        numbers = self.tensors["setting"]
+        return {number: self.select(numbers == number) for number in numbers.unique().tolist()}
+
+    @property
+    def verifiers(self) -> list[str]:
+        return [name.removeprefix("tokens.") for name in self.tensors if name.startswith("tokens.")]
+
+    def tokens(self, verifier: str) -> Float[Tensor, "R A"]:
+        """Expected tokens per round of each action (tree shape); NaN if the shape cannot be verified."""
+        return self.tensors[f"tokens.{verifier}"]
 
     def select(self, selection: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
-        return Roots.of({name: rows[selection] for name, rows in self.tensors().items()})
+        return Roots({name: rows[selection] for name, rows in self.tensors.items()})
 
     def part(self, number: int) -> "Roots":
-        return self.select(self.prompt % PART == number)
+        return self.select(self.tensors["prompt"] % PART == number)
 
     def training(self) -> "Roots":
-        return self.select(self.prompt % PART < VALIDATION)
+        return self.select(self.tensors["prompt"] % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least. All
-        parts are from one measurement, because the times of the work between passes were fitted together.
+        """Seconds of each part of a round (see `decoder.selector.latency`), from the measurement with the fastest
+        rounds, which was disturbed least. All parts are from one measurement, because the times of the work between
+        passes were fitted together.
         """
-        part_seconds = self.latency[verifier]
+        part_seconds = self.tensors[f"latency.{verifier}"]
         return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]
 
 
-def round_seconds(part_seconds: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
+def round_seconds(part_seconds: Float[Tensor, "*R S"]) -> Float[Tensor, "*R A"]:
     """Seconds of a round of each action, from the seconds of the round's parts; see `decoder.selector.latency`."""
     return part_seconds @ torch.from_numpy(latency.counts()).to(part_seconds.dtype).T
 
@@ -114,7 +123,7 @@ def shard(folder: Path, number: int) -> Path:
 def write_shard(path: Path, roots: Roots) -> None:
     """Writes roots to a file; raises ConfigError if the file cannot be written."""
     kinds = {"hidden": torch.float16, "tokens": torch.float32, "latency": torch.float32}
-    tensors = {name: rows.to(kinds.get(name.partition(".")[0], rows.dtype)) for name, rows in roots.tensors().items()}
+    tensors = {name: rows.to(kinds.get(name.partition(".")[0], rows.dtype)) for name, rows in roots.tensors.items()}
     write_whole(path, save({name: rows.contiguous() for name, rows in tensors.items()}))
 
 
@@ -153,13 +162,12 @@ def load(folder: Path) -> Roots:
     require(bool(paths), f"{shortened(folder)} holds no labelled roots; run dynatui selector collect again")
     parts = [_read(path) for path in paths]
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return Roots.of({name: rows.float() if name.startswith("hidden.") else rows for name, rows in whole.items()})
+    return Roots({name: rows.float() if name.startswith("hidden.") else rows for name, rows in whole.items()})
 
 
 def _read(path: Path) -> dict[str, Tensor]:
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        return load_file(path)
     except (SafetensorError, OSError) as error:
         fault = f"{shortened(path)} is damaged: {first_line(error)}; remove the file and collect its roots again"
         raise ConfigError(fault) from None
-    return tensors

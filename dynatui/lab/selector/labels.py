@@ -2,11 +2,11 @@
 is the expected number of tokens of a round, where the expectation is over the verifier's random numbers.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -25,10 +25,11 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Solver
-from decoder.verify.lossless.traversal import NodeSplit, split_node
+from decoder.verify.lossless.traversal import NodeSplit, post_order, split_node
 from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")
+Label: TypeAlias = Callable[[DrawnTree], float]
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,20 @@ class SharedDraws:
     def shapes(self) -> list[DelayedTree]:
         return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
-    def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
-        """Nodes of each rollout, without the node at which the rollouts begin."""
-        first = list(self.trunk[l1 + 1 : l1 + l2 + 1])
-        return [first, *(list(side[:l2]) for side in self.sides.get(l1, ())[: k - 1])]
+    @cached_property
+    def subtrees(self) -> list[DrawnTree]:
+        """The delayed tree of each shape. Nodes have their numbers in `tree`; nodes of other shapes are no children."""
+        tokens, parents = tuple(self.tree.tokens), tuple(self.tree.parents)
+        return [DrawnTree(tokens, parents, self._children(shape)) for shape in self.shapes]
 
-    def subtree(self, shape: DelayedTree) -> tuple[DrawnTree, list[int]]:
-        """The delayed tree of a shape, and for each node of this tree, the number of the same node in `tree`."""
-        nodes, children, number = [0], defaultdict[int, list[int]](list), {0: 0}
-
-        def put(parent: int, node: int) -> None:
-            if node not in number:
-                number[node] = len(nodes)
-                nodes.append(node)
-            children[parent].append(node)
-
-        for parent, node in zip(self.trunk, self.trunk[1 : shape.l1 + 1], strict=False):
-            put(parent, node)
-        ends = [self.trunk[shape.l1]] * shape.k
-        for level in zip(*self.rollouts(shape.k, shape.l1, shape.l2), strict=True):
-            for parent, node in zip(ends, level, strict=True):
-                put(parent, node)
-            ends = list(level)
-        return (
-            DrawnTree(
-                tuple(self.tree.tokens[node] for node in nodes),
-                tuple(number.get(self.tree.parents[node], -1) for node in nodes),
-                tuple(tuple(number[child] for child in children[node]) for node in nodes),
-            ),
-            nodes,
-        )
+    def _children(self, shape: DelayedTree) -> tuple[tuple[int, ...], ...]:
+        children: list[tuple[int, ...]] = [()] * len(self.tree)
+        end, first = self.trunk[shape.l1], self.trunk[shape.l1 + 1 :]
+        rollouts = [[end, *side[: shape.l2]] for side in (first, *self.sides[shape.l1][: shape.k - 1])]
+        for path in (self.trunk[: shape.l1 + 1], *rollouts):
+            for parent, node in pairwise(path):
+                children[parent] += (node,)
+        return tuple(children)
 
 
 @dataclass(frozen=True)
@@ -93,126 +78,49 @@ class RootDraws:
 
     def expected_tokens(self, verifier: str) -> Float[np.ndarray, "A"]:
         """Expected tokens per round of each shape; NaN if the verifier (one of `LABELLED`) cannot verify the shape."""
-        shapes = self.draws.shapes
-        if verifier in SOLVERS:
-            return _TopDown(self, SOLVERS[verifier]).labels()
+        trees = self.draws.subtrees
+        if verifier == "block":  # it verifies trees of one path only, for which it equals traversal verification
+            one_path = [shape.k == 1 for shape in self.draws.shapes]
+            return np.where(one_path, self.expected_tokens("traversal"), np.nan)
         if verifier == "naive":
-            paths = _TopDown(self, SOLVERS["naive_tree"]).path()
-            return np.array([paths[shape.depth] for shape in shapes])
-        # Block verification allows trees of one path only. For such trees, it equals traversal verification.
-        labels = _BottomUp(self).labels()
-        return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in shapes], labels, np.nan)
+            verifier, trees = "naive_tree", [tree.first_path() for tree in trees]
+        label = self._bottom_up() if verifier == "traversal" else self._top_down(SOLVERS[verifier])
+        return np.array([label(tree) for tree in trees])
 
+    def _top_down(self, solver: Solver) -> Label:
+        """Sum of the nodes' acceptance probabilities (Thomas et al. 2026, equation 3)."""
 
-@dataclass(frozen=True)
-class _TopDown:
-    """Labels of top-down verifiers: acceptance probabilities, summed over levels (Thomas et al. 2026, equation 3)."""
+        @cache
+        def branching(node: int, drawn: tuple[int, ...]) -> Mapping[int, float]:
+            return solver.branching(self.target_probs[node], self.draft_probs[node], drawn)
 
-    root: RootDraws
-    solver: Solver
-    known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = field(default_factory=dict)
+        def label(tree: DrawnTree) -> float:
+            reached = {0: 1.0}
+            for node, children in enumerate(tree.children):
+                if children and node in reached:
+                    probabilities = branching(node, tuple(tree.drawn(node)))
+                    reached |= {child: reached[node] * probabilities[tree.tokens[child]] for child in children}
+            return sum(reached.values())
 
-    def labels(self) -> Float[np.ndarray, "A"]:
-        path = self.path()
-        pairs = {(shape.k, shape.l1) for shape in self.root.draws.shapes if shape.k > 1}
-        branched = {pair: self._below(*pair) for pair in pairs}
-        return np.array(
-            [
-                path[shape.depth]
-                if shape.k == 1
-                else path[shape.l1] + self._reach[shape.l1] * branched[shape.k, shape.l1][shape.l2 - 1]
-                for shape in self.root.draws.shapes
-            ]
-        )
+        return label
 
-    def path(self) -> Float[np.ndarray, "L"]:
-        """Expected tokens per round of a single path, for each path length from 0."""
-        return np.cumsum(self._reach, dtype=np.float64)
+    def _bottom_up(self) -> Label:
+        """Expected depth of the node at which verification stops, plus 1 for the target's own token."""
 
-    @cached_property
-    def _reach(self) -> Float[np.ndarray, "L"]:
-        tokens = self.root.draws.tree.tokens
-        edges = [(node, tokens[child]) for node, child in pairwise(self.root.draws.trunk)]
-        probabilities = [self._branching(node, (token,))[token] for node, token in edges]
-        return np.cumprod([1.0, *probabilities], dtype=np.float64)
+        @cache
+        def split(node: int, drawn: tuple[int, ...], probability: float) -> NodeSplit:
+            return split_node(self.target_probs[node], self.draft_probs[node], drawn, probability)
 
-    def _below(self, k: int, l1: int) -> Float[np.ndarray, "L2"]:
-        """Expected number of accepted nodes below an accepted branching node, for each length of the rollouts."""
-        tokens, by_level = self.root.draws.tree.tokens, []
-        start = self.root.draws.trunk[l1]
-        ends, reach = [start] * k, {start: 1.0}
-        for level in zip(*self.root.draws.rollouts(k, l1, self.root.draws.most.l2), strict=True):
-            children_of = defaultdict[int, list[int]](list)
-            for parent, node in zip(ends, level, strict=True):
-                children_of[parent].append(node)
-            below: dict[int, float] = {}
-            for parent, nodes in children_of.items():
-                probabilities = self._branching(parent, tuple(tokens[node] for node in nodes))
-                below |= {node: reach[parent] * probabilities[tokens[node]] for node in nodes}
-            by_level.append(sum(below.values()))
-            ends, reach = list(level), below
-        return np.cumsum(by_level)
+        depths = self.draws.tree.depths
 
-    def _branching(self, node: int, drawn: tuple[int, ...]) -> Mapping[int, float]:
-        if (node, drawn) not in self.known:
-            rows = self.root.target_probs[node], self.root.draft_probs[node]
-            self.known[node, drawn] = self.solver.branching(*rows, drawn)
-        return self.known[node, drawn]
+        def label(tree: DrawnTree) -> float:
+            expected, left = 1.0, 1.0
+            for stop in post_order(tree, lambda node, given: split(node, tuple(tree.drawn(node)), given)):
+                expected += depths[stop.node] * stop.probability * left
+                left *= 1 - stop.probability
+            return expected
 
-
-@dataclass(frozen=True)
-class _Judgement:
-    depth: int
-    handed: float
-    """Probability of stopping at the node if the node is a leaf."""
-    left: float
-    """Probability of stopping at the node after the rejection of all draws that follow the node."""
-
-
-@dataclass(frozen=True)
-class _BottomUp:
-    """Labels of bottom-up verifiers: sums over the nodes at which verification can stop, in post-order. If trees have
-    the same K and L1 but different L2, their probabilities of stopping differ only at the leaves.
-    """
-
-    root: RootDraws
-    known: dict[tuple[int, tuple[int, ...], float], NodeSplit] = field(default_factory=dict)
-
-    def labels(self) -> Float[np.ndarray, "A"]:
-        longest = {
-            (shape.k, shape.l1): shape for shape in sorted(self.root.draws.shapes, key=lambda shape: shape.depth)
-        }
-        judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
-        return np.array([_tokens(judged_of[shape.k, shape.l1], shape.depth) for shape in self.root.draws.shapes])
-
-    def _post_order(self, shape: DelayedTree) -> Iterator[_Judgement]:
-        tree, nodes = self.root.draws.subtree(shape)
-
-        def visit(place: int, handed: float) -> Iterator[_Judgement]:
-            division = self._judge(nodes[place], tuple(tree.drawn(place)), handed)
-            for slot, child, owns in tree.slots(place):
-                if owns and division.slots[slot] > 0:
-                    yield from visit(child, division.slots[slot])
-            yield _Judgement(tree.depths[place], handed, division.probability)
-
-        return visit(0, 1.0)
-
-    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> NodeSplit:
-        key = node, drawn, handed
-        if key not in self.known:
-            self.known[key] = split_node(self.root.target_probs[node], self.root.draft_probs[node], drawn, handed)
-        return self.known[key]
-
-
-def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
-    """Expected tokens per round of the tree without the nodes that are deeper than `deepest`."""
-    expected, left = 1.0, 1.0
-    for node in judgements:
-        if node.depth <= deepest:
-            probability = node.handed if node.depth == deepest else node.left
-            expected += node.depth * probability * left
-            left *= 1 - probability
-    return expected
+        return label
 
 
 class TextRoots:

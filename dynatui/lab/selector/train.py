@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.draft.delayed_shape import DelayedTree
@@ -20,9 +20,10 @@ from decoder.errors import ConfigError, require, shortened
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS
-from decoder.selector.policy import TIMES, Policy, best_static, loss, throughput
+from decoder.selector.policy import TIMES, Policy, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
 from decoder.system.whole_files import write_whole
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
 
 WORST_SHARE = 0.1
@@ -33,6 +34,8 @@ SURENESS = 20.0
 """Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
+ONE_ROW = [latency.DRAFT.start, latency.VERIFY.start]
+"""Indices of the passes of draft and target over one row."""
 LEAST_ROOTS = 8
 """Minimum number of roots in the training part, and minimum number of roots in the validation part."""
 
@@ -51,27 +54,15 @@ class Recipe(msgspec.Struct, frozen=True):
     seed: int = 0
 
 
-@dataclass(frozen=True)
-class Epoch:
-    number: int
-    total: int
-    loss: float
-    gain: float
-    """Predicted speed at validation roots, divided by the speed of the best fixed shape for each sampling setting."""
-    best: float
-    """Largest gain of all epochs so far; the selector of the epoch with the largest gain is written at the end."""
-
-
-def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
-    """Trains a selector and writes it; yields after each epoch."""
+def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Progress]:
+    """Trains a selector and writes that of the epoch with the largest gain; yields after each epoch."""
     _require_labels(roots, recipe.verifier, "--verifier")
     training, validation = roots.training(), roots.part(VALIDATION)
-    for part in (training, validation):
-        require(
-            len(part) >= LEAST_ROOTS,
-            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect "
-            "roots of more prompts",
-        )
+    require(
+        min(len(training), len(validation)) >= LEAST_ROOTS,
+        f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect roots of "
+        "more prompts",
+    )
     checkpoint = file.with_name(f"{file.name}.training")
     trainer = _Trainer(training, validation, manifest, recipe)
     trainer.resume(checkpoint)
@@ -84,41 +75,58 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
 
 
 def _require_labels(roots: Roots, verifier: str, remedy: str) -> None:
-    labelled = ", ".join(roots.tokens)
-    require(
-        verifier in roots.tokens, f"no roots were labelled for {verifier}, only for {labelled}; give another {remedy}"
-    )
+    labelled = ", ".join(roots.verifiers)
+    known = verifier in roots.verifiers
+    require(known, f"no roots were labelled for {verifier}, only for {labelled}; give another {remedy}")
 
 
-def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
-    tokens = roots.tokens[verifier].nan_to_num(0.0)
-    actions = {}
-    for setting in roots.setting.unique().tolist():
-        tokens_of_setting = tokens[roots.setting == setting]
-        actions[setting] = int(best_static(tokens_of_setting, seconds.expand_as(tokens_of_setting)))
-    return actions
+def static_rates(roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Float[Tensor, "A"]:
+    """Tokens of each fixed shape over all roots, divided by the seconds of a round."""
+    return roots.tokens(verifier).nan_to_num(0.0).sum(0) / round_seconds(part_seconds)
+
+
+def bases(roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> dict[int, int]:
+    """Best fixed action for each sampling setting."""
+    rates = {number: static_rates(each, verifier, part_seconds) for number, each in roots.by_setting().items()}
+    return {number: int(each.argmax()) for number, each in rates.items()}
+
+
+def static(roots: Roots, base: dict[int, int]) -> Int[Tensor, "R"]:
+    """Best fixed action of each root's sampling setting."""
+    return torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.settings])
+
+
+def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Int[Tensor, "R"]:
+    """Action that a policy chooses at each root."""
+    scalars = roots.scalars.clone()
+    scalars[:, TIMES] = part_seconds[ONE_ROW].log().to(scalars.dtype)
+    policy.eval()
+    with torch.no_grad():
+        scores: Tensor = policy(roots.hidden if policy.hidden_widths else (), scalars)
+    return scores.masked_fill(roots.tokens(verifier).isnan(), -torch.inf).argmax(-1)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Predicted speed at some roots."""
+
+    tokens_per_second: float
+    tokens_per_round: float
+
+    @staticmethod
+    def of(roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"], actions: Int[Tensor, "R"]) -> "Speed":
+        tokens = roots.tokens(verifier).nan_to_num(0.0).gather(1, actions[:, None])
+        seconds = round_seconds(part_seconds)[actions]
+        return Speed(float(tokens.sum() / seconds.sum()), float(tokens.mean()))
 
 
 def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
     """A policy's predicted tokens per second, divided by the tokens per second of the best fixed shapes."""
-    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
-    actions = chosen(policy, roots, verifier, part_seconds)
-    static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])
-    return rate(tokens, seconds, actions) / rate(tokens, seconds, static)
-
-
-def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Tensor:
-    scalars = roots.scalars.clone()
-    scalars[:, TIMES] = part_seconds[[latency.DRAFT.start, latency.VERIFY.start]].log().to(scalars.dtype)
-    policy.eval()
-    with torch.no_grad():
-        scores: Tensor = policy(roots.hidden if policy.hidden_widths else (), scalars)
-    return scores.masked_fill(roots.tokens[verifier].isnan(), -torch.inf).argmax(-1)
-
-
-def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
-    return float(picked)
+    selected, fixed = (
+        Speed.of(roots, verifier, part_seconds, actions)
+        for actions in (chosen(policy, roots, verifier, part_seconds), static(roots, base))
+    )
+    return selected.tokens_per_second / fixed.tokens_per_second
 
 
 class _Trainer:
@@ -127,7 +135,7 @@ class _Trainer:
         self._training, self._validation = training, validation
         self._manifest, self._recipe = manifest, recipe
         self._part_seconds = training.fastest(recipe.verifier)
-        self._base = bases(training, recipe.verifier, round_seconds(self._part_seconds[None])[0])
+        self._base = bases(training, recipe.verifier, self._part_seconds)
         widths = [rows.shape[1] for rows in training.hidden] if recipe.hidden else []
         self._generator = torch.Generator().manual_seed(recipe.seed)
         with torch.random.fork_rng(devices=()):
@@ -135,13 +143,14 @@ class _Trainer:
             self._policy = Policy(widths, recipe.dropout)
         paced = [self._paced(torch.arange(len(training)))[0] for _ in range(LEAST_ROOTS)]
         self._policy.scale_by(torch.cat(paced))
-        self._policy.begin_with(SURENESS * self._static_rates().log())
+        rates = static_rates(training, recipe.verifier, self._part_seconds)
+        self._policy.begin_with(SURENESS * (rates / rates.max()).clamp_min(LEAST_RATE).float().log())
         self._stepper = torch.optim.AdamW(self._policy.parameters(), recipe.rate, weight_decay=recipe.weight_decay)
         steps = recipe.epochs * -(-len(training) // recipe.batch)
         self._slower = torch.optim.lr_scheduler.OneCycleLR(self._stepper, recipe.rate, total_steps=steps + 1)
         self._best_gain, self._best = -torch.inf, self._copied()
 
-    def epoch(self) -> Epoch:
+    def epoch(self) -> Progress:
         order = torch.randperm(len(self._training), generator=self._generator)
         losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
         self.epochs += 1
@@ -149,7 +158,8 @@ class _Trainer:
         if latest > self._best_gain:
             self._best_gain, self._best = latest, self._copied()
         mean = sum(losses) / len(self._training)
-        return Epoch(self.epochs, self._recipe.epochs, mean, latest, self._best_gain)
+        line = f"epoch {self.epochs} of {self._recipe.epochs}, loss {mean:.3f}, best gain {self._best_gain:.3f}"
+        return Progress(line, self.epochs / self._recipe.epochs)
 
     def best_policy(self) -> Policy:
         self._policy.load_state_dict(self._best)
@@ -197,12 +207,12 @@ class _Trainer:
             torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
             roots = self._training.select(rows)
             scalars, part_seconds = self._paced(rows)
-            tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(part_seconds)
+            tokens, seconds = roots.tokens(self._recipe.verifier), round_seconds(part_seconds)
             self._policy.train()
             scores: Tensor = self._policy(roots.hidden if self._policy.hidden_widths else (), scalars)
         scores = scores.masked_fill(tokens.isnan(), IMPOSSIBLE)
         tokens = tokens.nan_to_num(0.0)
-        base = torch.tensor([self._base[setting] for setting in roots.setting.tolist()])[:, None]
+        base = static(roots, self._base)[:, None]
         base_rates = (tokens.gather(1, base) / seconds.gather(1, base))[:, 0]
         rates = throughput(scores, tokens, seconds)
         value = loss(rates, base_rates, self._recipe.regret_weight, WORST_SHARE)
@@ -223,14 +233,8 @@ class _Trainer:
         part_seconds[:, latency.DRAFT] *= factors[:, :1]
         part_seconds[:, latency.VERIFY] *= factors[:, 1:]
         scalars = self._training.scalars[rows]
-        scalars[:, TIMES] = part_seconds[:, [latency.DRAFT.start, latency.VERIFY.start]].log()
+        scalars[:, TIMES] = part_seconds[:, ONE_ROW].log()
         return scalars, part_seconds
-
-    def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens per second of each fixed shape over all roots, divided by the highest rate; at least `LEAST_RATE`."""
-        tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
-        rates = tokens / round_seconds(self._part_seconds[None])[0]
-        return (rates / rates.max()).clamp_min(LEAST_RATE).float()
 
     def _copied(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self._policy.state_dict().items()}
@@ -246,22 +250,21 @@ COMMON = 3
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted speeds at the test roots of one sampling setting, in tokens per second and in tokens per round."""
+    """Predicted speeds at the test roots of one sampling setting."""
 
     sampling: Sampling
     roots: int
     static: DelayedTree
     """Best fixed shape for the training roots of this sampling setting."""
-    static_rate: float
-    selected_rate: float
-    static_tokens: float
-    selected_tokens: float
+    fixed: Speed
+    """Speed with this shape."""
+    selected: Speed
     common: tuple[tuple[DelayedTree, float], ...]
     """Most frequently chosen shapes, each with its share of the roots."""
 
     @property
     def gain(self) -> float:
-        return self.selected_rate / self.static_rate
+        return self.selected.tokens_per_second / self.fixed.tokens_per_second
 
 
 def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
@@ -269,28 +272,16 @@ def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> 
     _require_labels(roots, verifier, "--data")
     test, part_seconds = roots.part(TEST), roots.fastest(verifier)
     require(len(test) > 0, f"{manifest.prompts} prompts are too few for a test part; collect roots of more prompts")
-    base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
-    parts = []
-    for setting, sampling in enumerate(manifest.plan.settings):
-        at_setting = test.select(test.setting == setting)
-        if len(at_setting) and setting in base:
-            parts.append(_predict_setting(policy, verifier, at_setting, sampling, base[setting], part_seconds))
+    base, parts = bases(roots.training(), verifier, part_seconds), []
+    for setting, at_setting in test.by_setting().items():
+        if setting not in base:
+            continue
+        actions = chosen(policy, at_setting, verifier, part_seconds)
+        fixed, selected = (
+            Speed.of(at_setting, verifier, part_seconds, each) for each in (static(at_setting, base), actions)
+        )
+        common = Counter(actions.tolist()).most_common(COMMON)
+        shares = tuple((ACTIONS[action], count / len(at_setting)) for action, count in common)
+        sampling = manifest.plan.settings[setting]
+        parts.append(Prediction(sampling, len(at_setting), ACTIONS[base[setting]], fixed, selected, shares))
     return parts
-
-
-def _predict_setting(
-    policy: Policy, verifier: str, roots: Roots, sampling: Sampling, base: int, part_seconds: Tensor
-) -> Prediction:
-    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
-    actions, static = chosen(policy, roots, verifier, part_seconds), torch.full((len(roots),), base)
-    common = Counter(actions.tolist()).most_common(COMMON)
-    return Prediction(
-        sampling=sampling,
-        roots=len(roots),
-        static=ACTIONS[base],
-        static_rate=rate(tokens, seconds, static),
-        selected_rate=rate(tokens, seconds, actions),
-        static_tokens=float(tokens.gather(1, static[:, None]).mean()),
-        selected_tokens=float(tokens.gather(1, actions[:, None]).mean()),
-        common=tuple((ACTIONS[action], count / len(roots)) for action, count in common),
-    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.run.loading import load_pair
@@ -116,14 +116,14 @@ def made(stage: str, work: Path) -> Path:
 
 
 def load(folder: Path, device: torch.device) -> Any:
-    model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model = card.load(folder, torch.float32, attn_implementation="eager")
     model.config.use_cache = False
     return model.to(device)
 
 
 def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     """Writes a trained model for shipping: in bfloat16, with the tokenizer, in Hugging Face's layout."""
-    model: Any = GPTNeoXForCausalLM.from_pretrained(trained, dtype=torch.bfloat16)
+    model = card.load(trained, torch.bfloat16)
     model.config.use_cache = model.generation_config.use_cache = True
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)

@@ -4,7 +4,7 @@ pair's model card from the recipe, the facts of the training runs and the measur
 
 import math
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -35,9 +35,9 @@ class Quality:
     """{range of positions: mean bits per token at these positions}, in windows of the full context."""
 
 
-def load(folder: Path, device: torch.device) -> Any:
-    model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    return model.eval().to(device)
+def load(folder: Path, dtype: torch.dtype, **more: Any) -> Any:
+    """The model in a folder, on the CPU."""
+    return GPTNeoXForCausalLM.from_pretrained(folder, dtype=dtype, **more)
 
 
 def windows(
@@ -57,45 +57,37 @@ def windows(
     return table, int(lengths[table[:, 1:]].sum())
 
 
-def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
-    rows = max(1, BATCH_TOKENS // ids.shape[1])
-    for start in range(0, len(ids), rows):
-        yield torch.from_numpy(ids[start : start + rows]).to(device)
-
-
 @torch.inference_mode()
-def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
+def scored(model: Any, ids: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
     """For each token except the first token of each window: its negative log2-probability, and the model's most
-    probable token at the same position. Both have shape (rows, window - 1).
+    probable token at the same position. Both have shape (windows, window - 1).
     """
-    logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
-    scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]
-    return -scored / math.log(2), logprobs.argmax(-1)
+    bits, choices = list[Tensor](), list[Tensor]()
+    for rows in torch.from_numpy(ids).split(max(1, BATCH_TOKENS // ids.shape[1])):
+        batch = rows.to(device)
+        logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
+        bits.append(-logprobs.gather(-1, batch[:, 1:, None])[..., 0].double().cpu() / math.log(2))
+        choices.append(logprobs.argmax(-1).cpu())
+    return torch.cat(bits), torch.cat(choices)
 
 
 def measure(target: Path, draft: Path, texts: list[Path], device: torch.device, stride: int = 4) -> Quality:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(target)
-    models = (load(target, device), load(draft, device))
+    models = [load(folder, torch.float32).eval().to(device) for folder in (target, draft)]
     ids, predicted_bytes = windows(texts, tokenizer, 1024, stride)
-    totals, agreed, positions = [0.0, 0.0], 0, 0
-    for batch in batches(ids, device):
-        (target_bits, target_choice), (draft_bits, draft_choice) = (bits(model, batch) for model in models)
-        totals[0] += float(target_bits.double().sum())
-        totals[1] += float(draft_bits.double().sum())
-        agreed += int((target_choice == draft_choice).sum())
-        positions += target_choice.numel()
+    (target_bits, target_choices), (draft_bits, draft_choices) = (scored(model, ids, device) for model in models)
     long_ids, _ = windows(texts, tokenizer, EDGES[-1], stride * 2)
-    by_position = [by_position_of(model, long_ids, device) for model in models]
-    bits_per_byte = totals[0] / predicted_bytes, totals[1] / predicted_bytes
-    return Quality(len(ids), ids.shape[1], bits_per_byte, agreed / positions, by_position)
-
-
-def by_position_of(model: Any, ids: NDArray[np.int64], device: torch.device) -> dict[str, float]:
-    total = torch.zeros(ids.shape[1] - 1, dtype=torch.float64)
-    for batch in batches(ids, device):
-        total += bits(model, batch)[0].double().sum(0).cpu()
-    mean = total / len(ids)
-    return {f"{low}-{high}": float(mean[low : high - 1].mean()) for low, high in pairwise(EDGES)}
+    by_position = [scored(model, long_ids, device)[0].mean(0) for model in models]
+    return Quality(
+        len(ids),
+        ids.shape[1],
+        (float(target_bits.sum()) / predicted_bytes, float(draft_bits.sum()) / predicted_bytes),
+        float((target_choices == draft_choices).double().mean()),
+        [
+            {f"{low}-{high}": float(bits[low : high - 1].mean()) for low, high in pairwise(EDGES)}
+            for bits in by_position
+        ],
+    )
 
 
 SAMPLE_PROMPT = "The old man put down his lantern and"
@@ -112,7 +104,7 @@ def write(
     """Measures the models in the folders `target` and `draft` on the books in `texts`; writes their card to `path`."""
     books = corpus.books(texts)
     quality = measure(target, draft, books, device)
-    sizes = {folder.name: parameters(folder) for folder in (target, draft)}
+    sizes = [load(folder, torch.float32).num_parameters() for folder in (target, draft)]
     stages = "\n".join(stage_row(name, facts) for name, facts in stage_facts.items())
     of_target, of_draft = quality.bits_by_position
     positions = "\n".join(f"| {place} | {of_target[place]:.3f} | {of_draft[place]:.3f} |" for place in of_target)
@@ -125,7 +117,7 @@ public-domain books they were trained on, and are of no other use.
 
 | | `{target.name}` (target) | `{draft.name}` (draft) |
 |---|---|---|
-| parameters | {sizes[target.name]:,} | {sizes[draft.name]:,} |
+| parameters | {sizes[0]:,} | {sizes[1]:,} |
 | hidden size, layers, heads | {shape_row(recipe.TARGET)} | {shape_row(recipe.DRAFT)} |
 | held-out bits per byte | {quality.bits_per_byte[0]:.3f} | {quality.bits_per_byte[1]:.3f} |
 
@@ -165,10 +157,6 @@ Made with torch {torch.__version__} on {platform.machine()}.
     )
 
 
-def parameters(folder: Path) -> int:
-    return sum(weight.numel() for weight in load(folder, torch.device("cpu")).parameters())
-
-
 def shape_row(shape: recipe.Shape) -> str:
     return f"{shape.hidden}, {shape.layers}, {shape.heads}" + (", tied embeddings" if shape.tied else "")
 
@@ -185,7 +173,7 @@ def stage_row(name: str, facts: Mapping[str, Any]) -> str:
 @torch.inference_mode()
 def sample(folder: Path, device: torch.device) -> str:
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    model = load(folder, device)
+    model = load(folder, torch.float32).eval().to(device)
     torch.manual_seed(recipe.SEED)
     ids = torch.tensor([tokenizer.backend_tokenizer.encode(SAMPLE_PROMPT).ids], device=device)
     out = model.generate(ids, do_sample=True, temperature=0.8, top_p=0.95, max_new_tokens=160)

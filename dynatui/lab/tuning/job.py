@@ -2,10 +2,12 @@
 the best of them with the shipped settings on texts that the search has not used.
 """
 
+import math
 import platform
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import count
@@ -19,22 +21,24 @@ from decoder.analysis.metrics import figures, first_difference
 from decoder.engine import Engine
 from decoder.errors import DeviceError, require
 from decoder.forward.near_tie import Judge
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
-from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
+from decoder.prompts.prompt import AnyPrompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
-from dynatui.lab.bench.on_pair import Note, OnPair
+from dynatui.lab.bench.on_pair import Note, OnPair, Progress
 from dynatui.lab.bench.protocol import Assignment, Experiment, Sample, measured, warmed_up
 from dynatui.lab.bench.summary import Samples
-from dynatui.lab.tuning import outcome, study
-from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
+from dynatui.lab.tuning import outcome, spaces
+from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned
 from dynatui.lab.tuning.passages import FEWEST, Passages, split, whole
-from dynatui.lab.tuning.search import INITIAL, MethodSetting, PassageSpeeds, Search, State
+from dynatui.lab.tuning.search import INITIAL, Compared, MethodSetting, Search
+from dynatui.lab.tuning.study import Study, database
+from dynatui.number_format import counted
 
 MOST_REPEATS = 6
 """Largest number of times that each text of the check is decoded."""
@@ -43,14 +47,16 @@ CHECK_SHARE = 0.3
 """Share of the total time that is reserved for the check."""
 SEARCHED = 3
 """Number of contenders on each text of the search: candidate, leader and plain decoding."""
-TRIED = study.BRANCHINGS, study.DEEPEST, study.LONGEST_CHAIN, study.MOST_NODES
+TRIED = spaces.BRANCHINGS, spaces.DEEPEST, spaces.LONGEST_CHAIN, spaces.MOST_NODES
 """Bounds of the search space. They are part of a study's name, since a study with other bounds cannot be resumed."""
 DIGITS = 12
+_PLAIN = MethodSetting(BASELINE)
+_NEARLY = 0.99
+"""Largest share that is reported, since a search or check may last a little longer than planned."""
 Take: TypeAlias = Callable[[Mapping[str, MethodSetting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
 IsNearTie: TypeAlias = Callable[[int, Sequence[int], Sequence[int]], bool]
 """(number of the text, tokens, tokens of plain decoding) -> whether both texts first differ at a near tie."""
-Watch: TypeAlias = Callable[[TuneProgress], None]
 
 
 @dataclass(frozen=True)
@@ -79,32 +85,37 @@ class Turns:
         self._judge = Judge(engine.pair.target, engine.gumbel_noise())
         self._random = Random(config.seed)
         self._warm: set[MethodSetting] = set()
+        self.compared_s: list[float] = []
+        """Seconds of each call of `compared`."""
         self._contenders: list[Contender] = []
         self._due: deque[Assignment | None] = deque()
         self._samples = self._begun()
 
-    def block(self, candidate: MethodSetting, leader: MethodSetting, passage: int) -> PassageSpeeds | None:
+    def compared(self, candidate: MethodSetting, leader: MethodSetting, passage: int) -> Compared | None:
+        """Both settings beside plain decoding; None if a tree is too large for the device's memory."""
+        began = time.monotonic()
         try:
             samples = self.samples({"candidate": candidate, "leader": leader}, passage, 0)
-        except DeviceError:  # a tree is too large for the device's memory; the search goes on with smaller trees
+        except DeviceError:
             self._due.clear()
             self._samples = self._begun()
             return None
+        finally:
+            self.compared_s.append(time.monotonic() - began)
         texts = {sample.contender: sample.tally.tokens for sample in samples}
-        speeds = {sample.contender: figures(sample.tally, None).tokens_per_second for sample in samples}
+        speeds = {sample.contender: figures(sample.tally, None).tokens_per_second or 0.0 for sample in samples}
         plain, text = texts[BASELINE], texts["candidate"]
-        assert all(speeds.values()), "a decoded text must have tokens and a decode time"  # noqa: S101 - a programmer's mistake
-        known = {name: speed if texts[name] == plain else None for name, speed in speeds.items()}
+        alike = text == plain == texts["leader"]
         right = text == plain or self.near_tie(passage, text, plain)
-        return PassageSpeeds(speeds[BASELINE] or 0.0, known["candidate"], known["leader"], right)
+        return Compared(speeds["candidate"] / speeds["leader"] if alike else None, right)
 
     def samples(self, settings: Mapping[str, MethodSetting], passage: int, repeat: int) -> list[Sample]:
         """Samples of settings and of plain decoding on one passage; a sample's contender is the setting's name."""
-        by_name = {BASELINE: MethodSetting(BASELINE), **settings}
-        contenders = [contender(name, setting, self._config) for name, setting in by_name.items()]
-        cold = [one for one, setting in zip(contenders, by_name.values(), strict=True) if setting not in self._warm]
+        contenders = contenders_of(settings, self._config)
+        every = [_PLAIN, *settings.values()]
+        cold = [one for one, setting in zip(contenders, every, strict=True) if setting not in self._warm]
         warmed_up(self._engine, Experiment(cold, (), [max(self._passages, key=len)]), lambda _: None)
-        self._warm.update(by_name.values())
+        self._warm.update(every)
         self._contenders[:] = contenders
         order = self._random.sample(range(len(contenders)), len(contenders))
         self._due.extend(Assignment(repeat, passage, number) for number in order)
@@ -127,9 +138,13 @@ class Turns:
         return measured(self._engine, plan, iter(self._due.popleft, None))
 
 
-def contender(name: str, setting: MethodSetting, config: RunConfig) -> Contender:
-    run = config if setting.rules is None else config.with_rules(setting.method, setting.rules)
-    return own(name, setting.method, setting.method, run)
+def contenders_of(settings: Mapping[str, MethodSetting], config: RunConfig) -> list[Contender]:
+    """Plain decoding, then a contender for each setting."""
+    runs = {
+        name: (each.method, config if each.rules is None else config.with_rules(each.method, each.rules))
+        for name, each in {BASELINE: _PLAIN, **settings}.items()
+    }
+    return [own(name, method, method, run) for name, (method, run) in runs.items()]
 
 
 def rounds(
@@ -159,13 +174,23 @@ def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: in
     )
 
 
-def tuned(job: OnPrompts, note: Note, watch: Watch, stopped: Callable[[], bool]) -> Tuned:
-    """Searches settings and checks the best. If `stopped` returns True, the search ends early, but the check still
-    runs. Raises DecoderError if prompts, database, models or device cannot be used.
+def reserve_s(whole_s: float, compared_s: Sequence[float]) -> float:
+    """Seconds of `whole_s` that are reserved for the check: the share `CHECK_SHARE`, or more if the minimum number of
+    texts takes longer. The seconds per text are estimated from `compared_s`, those of the search so far.
+    """
+    # the first few texts give no estimate: they are slower, since caches are cold and graphs are captured
+    text_s = median(compared_s) * len(outcome.NAMES) / SEARCHED if len(compared_s) >= FEWEST else 0.0
+    return max(CHECK_SHARE * whole_s, FEWEST * text_s)
+
+
+@contextmanager
+def opened(job: OnPrompts, note: Note) -> Iterator["Tuning"]:
+    """A tuning whose models and database are open in the `with` block. Raises DecoderError if prompts, database, models
+    or device cannot be used.
     """
     within = f"give more than 0 and at most {MOST_MINUTES} (one day)"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
-    with study.database(job.storage) as storage:
+    with database(job.storage) as storage:
         engine = _loaded(job, note)
         pair, config = engine.pair, job.config
         length = config.max_new_tokens
@@ -175,94 +200,90 @@ def tuned(job: OnPrompts, note: Note, watch: Watch, stopped: Callable[[], bool])
         how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
         conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
         name = _name(job, conditions, pair.draft_dtype)
-        spaces = study.trees(config.sampling.temperature), study.CHAIN
-        studies = [study.Study(space, config.seed, storage, name) for space in spaces]
+        studies = [
+            Study(space, config.seed, storage, name)
+            for space in (spaces.trees(config.sampling.temperature), spaces.CHAIN)
+        ]
         turns = Turns(engine, config, [*passages.search, *passages.check])
+        search = Search(studies, turns.compared, len(passages.search), config.seed)
         try:
-            return _Tuning(job, conditions, passages, turns, watch).run(studies, stopped)
+            yield Tuning(job, conditions, passages, turns, search)
         finally:
             turns.close()
 
 
-def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds of `whole_s` that are reserved for the check: the share `CHECK_SHARE`, or more if the minimum number of
-    texts takes longer. The seconds per text are estimated from `blocks_s`, those of the search so far.
-    """
-    # the first few texts give no estimate: they are slower, since caches are cold and graphs are captured
-    text_s = median(blocks_s) * len(outcome.NAMES) / SEARCHED if len(blocks_s) >= FEWEST else 0.0
-    return max(CHECK_SHARE * whole_s, FEWEST * text_s)
-
-
 @dataclass
-class _Tuning:
+class Tuning:
+    """A tuning, in three steps: `searching`, `checking`, `result`."""
+
     job: OnPrompts
     conditions: Conditions
     passages: Passages
     turns: Turns
-    watch: Watch
-    began: float = field(default_factory=time.monotonic)
-    """`time.monotonic()` at the start of the time that search and check share."""
-    blocks_s: list[float] = field(default_factory=list)
+    search: Search
+    samples: list[Sample] = field(default_factory=list)
+    """Samples of the check."""
 
-    def run(self, studies: Sequence[study.Study], stopped: Callable[[], bool]) -> Tuned:
-        search = Search(studies, self._block, len(self.passages.search), self.job.config.seed)
-        for state in search.run(lambda: stopped() or self._left_s() <= 0):
-            left_s, check_s = max(0.0, self._left_s()), self._reserve_s()
-            self.watch(TuneProgress(self.conditions, state, checking=False, left_s=left_s, check_s=check_s))
-        tree_space, chain_space = (each.space for each in studies)
-        tree, chain = (search.state.leaders[space.method] for space in (tree_space, chain_space))
+    def searching(self, stopped: Callable[[], bool]) -> Iterator[Progress]:
+        """Searches settings, and yields after every text; ends early if `stopped` returns True."""
+        until, trials = time.monotonic() + 60 * self.job.minutes, self.search.trials
+        for _ in self.search.run(lambda: stopped() or time.monotonic() >= until - self._reserve_s()):
+            tried = f"{counted(trials.finished, 'setting')} tried, {trials.pruned} stopped early"
+            yield self._progress(f"{self._best()}; {tried}", until)
+
+    def checking(self) -> Iterator[Progress]:
+        """Compares the best settings with the shipped ones on other texts, and yields after every text."""
+        until, first = time.monotonic() + self._reserve_s(), len(self.passages.search)
+        texts = range(first, first + len(self.passages.check))
+        settings, seed = self._settings(), self.job.config.seed
+        blocks = rounds(self.turns.samples, settings, texts, seed, lambda: time.monotonic() >= until)
+        for number, block in enumerate(blocks, 1):
+            self.samples += block
+            yield self._progress(f"checking on other texts: {number} done", until)
+
+    def result(self) -> Tuned:
+        config, settings = self.job.config, self._settings()
+        found, chain = (settings[name].rules if name in settings else None for name in (outcome.FOUND, outcome.CHAIN))
+        return Tuned(
+            self.conditions,
+            found if isinstance(found, DynaTree) else None,
+            chain if isinstance(chain, Linear) else Linear(),
+            self.search.trials,
+            self.search.importance(),
+            checked(self.samples, contenders_of(settings, config), config.seed, self.turns.near_tie),
+            utc_now(),
+        )
+
+    def _settings(self) -> dict[str, MethodSetting]:
+        """Settings that the check compares, by name; see `outcome.NAMES`."""
+        tree, chain = self.search.leaders.values()
+        shipped = spaces.trees(self.job.config.sampling.temperature).shipped
         settings = {
             outcome.FOUND: tree.setting,
-            outcome.SHIPPED: MethodSetting(tree_space.method, tree_space.shipped),
+            outcome.SHIPPED: MethodSetting(tree.setting.method, shipped),
             outcome.AUTO: MethodSetting(outcome.AUTO),
             outcome.CHAIN: chain.setting,
-            outcome.SHIPPED_CHAIN: MethodSetting(chain_space.method, chain_space.shipped),
+            outcome.SHIPPED_CHAIN: MethodSetting(chain.setting.method, spaces.CHAIN.shipped),
         }
         if tree.trial == INITIAL:
             del settings[outcome.FOUND]
         if chain.trial == INITIAL:
             del settings[outcome.SHIPPED_CHAIN]
-        checked = self._check(settings, search.state)
-        return Tuned(
-            self.conditions,
-            tree.setting.rules if isinstance(tree.setting.rules, DynaTree) and outcome.FOUND in settings else None,
-            chain.setting.rules if isinstance(chain.setting.rules, Linear) else Linear(),
-            search.state,
-            checked,
-            verdict(checked),
-            utc_now(),
-        )
+        return settings
 
-    def _check(self, settings: dict[str, MethodSetting], state: State) -> Checked:
-        takes_s = self._reserve_s()
-        until = time.monotonic() + takes_s
-        texts = range(len(self.passages.search), len(self.passages.search) + len(self.passages.check))
-        samples = []
-        config = self.job.config
-        blocks = rounds(self.turns.samples, settings, texts, config.seed, lambda: time.monotonic() >= until)
-        for number, block in enumerate(blocks, 1):
-            samples += block
-            left_s = max(0.0, until - time.monotonic())
-            self.watch(
-                TuneProgress(self.conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
-            )
-        contenders = [
-            contender(name, one, config)
-            for name, one in {outcome.PLAIN: MethodSetting(outcome.PLAIN), **settings}.items()
-        ]
-        return checked(samples, contenders, config.seed, self.turns.near_tie)
+    def _best(self) -> str:
+        """The leader, in few words, since a terminal shows only the beginning of a long line."""
+        leader, shipped = self.search.leaders[spaces.TREE_METHOD], shipped_preset(self.conditions.sampling.temperature)
+        if leader.trial == INITIAL:
+            return f"{shipped} leads"
+        return f"setting {leader.trial} leads, {math.exp(leader.worth):.2f} x {shipped}"
 
-    def _block(self, candidate: MethodSetting, leader: MethodSetting, passage: int) -> PassageSpeeds | None:
-        began = time.monotonic()
-        block = self.turns.block(candidate, leader, passage)
-        self.blocks_s.append(time.monotonic() - began)
-        return block
+    def _progress(self, line: str, until: float) -> Progress:
+        share = 1 - (until - time.monotonic()) / (60 * self.job.minutes)
+        return Progress(line, max(0.0, min(share, _NEARLY)))
 
     def _reserve_s(self) -> float:
-        return reserve_s(60 * self.job.minutes, self.blocks_s)
-
-    def _left_s(self) -> float:
-        return 60 * self.job.minutes - (time.monotonic() - self.began) - self._reserve_s()
+        return reserve_s(60 * self.job.minutes, self.turns.compared_s)
 
 
 def _loaded(job: OnPrompts, note: Note) -> Engine:
@@ -273,10 +294,7 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
     """Name of the study in a database; names differ between requests and machines, so that they share no trials."""
-    # If all prompts are plain text, the values None and False of `chat` have the same effect.
-    conversations = any(as_prompt(prompt).earlier is not None for prompt in job.prompts)
-    chat = job.config.chat if conversations else bool(job.config.chat)
-    how = (draft_dtype, job.prompts, chat, job.exact, job.compiled, job.kernels)
+    how = (draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, job.kernels)
     about = (asdict(conditions), *how, platform.node(), TRIED)
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
     return f"dynatui tune {conditions.target}, {conditions.draft}, {digest[:DIGITS]}"

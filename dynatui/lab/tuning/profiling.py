@@ -1,6 +1,5 @@
-"""Profiles drafts on a user's prompts: scores each text once, keeps the counts in a log from which an interrupted
-profile resumes, and measures the times of passes on this machine. Sizes of models are those of the checkpoint's dtype,
-as a server would load them; they are computed from configurations.
+"""Profiles drafts on a user's prompts: scores each text once, and keeps the counts in a log from which an interrupted
+profile resumes.
 """
 
 import hashlib
@@ -12,43 +11,36 @@ from statistics import fmean
 from typing import TypeAlias
 
 import msgspec
-import torch
 from msgspec import structs
 
 from decoder.engine import Engine
-from decoder.errors import ConfigError, PromptError, require
-from decoder.heads.dflash import BlockHead
-from decoder.heads.eagle3 import Head
-from decoder.heads.mtp import MtpHead
-from decoder.heads.parts import HeadModule, StatesReader
-from decoder.models.checkpoint_files import weight_files
-from decoder.models.checkpoints import display_name, load_config
-from decoder.models.gguf.file import GgufFile, row_bytes
+from decoder.errors import PromptError, require
 from decoder.models.heads import kind_of
-from decoder.models.hub import cached_folder, is_hub_id
-from decoder.models.names import LOOKUP, MTP, DraftKind
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
-from decoder.models.quantisation import memory_of, quantisation_of
 from decoder.models.text import encode_prompts, encoded
 from decoder.models.tokenizer import TextTokenizer
-from decoder.prompts.prompt import as_prompt, templated
-from decoder.run.expected import work_of_config
+from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
+from decoder.run.config import RunConfig
 from dynatui.lab.bench.on_pair import Done, Note, PairRequest, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
-from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
+from dynatui.lab.tuning.drafts import Drafts, guesses_at_once, head_size, least_costs, measured_costs, model_size
 from dynatui.lab.tuning.scoring import Tokens, given, scored, written
 from dynatui.lab.tuning.survival import TextCounts, counted, grouped, stopped, trees
 from dynatui.number_format import counted as counted_words
-from dynatui.servers.costs import NamedDevice, roofline
+from dynatui.servers.costs import NamedDevice
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
 
 
 @dataclass(frozen=True)
-class OnServer(OnDrafts):
+class OnServer:
     """Request for a profile: the drafts, the prompts and their answers, and what is known of the server's costs."""
 
-    answers: tuple[str, ...] = ()
-    """Answer to each prompt, "" for a prompt without an answer; an empty tuple if no prompt has an answer."""
+    drafts: Drafts
+    prompts: tuple[AnyPrompt, ...]
+    config: RunConfig
+    answers: tuple[str, ...]
+    """Answer to each prompt, "" for a prompt without an answer."""
     step_s: float | None = None
     draft_s: tuple[float, ...] = ()
     """Seconds of a pass of each draft except lookup, in the order of `drafts`."""
@@ -97,25 +89,20 @@ def profiled(job: OnServer, output: Path, note: Note, show: Show = iter) -> Done
     """
     with opened(log_of(output), FORMAT) as log:
         try:
-            return _profiled(job, log, note, show)
+            engines, refused = job.drafts.loaded(note)
+            pair = next(iter(engines.values())).pair
+            texts = _encoded(job, pair.tokenizer, min(engine.pair.context for engine in engines.values()), note)
+            context = round(fmean(len(prompt) for prompt, _ in texts.values())) + job.config.max_new_tokens // 2
+            costs, device = partial(measured_costs, engines, context), pair.target.device
+            request = _request(job, pair, tuple(engines))
+            header = log.begin(header_now(log, request, device, costs, note, context=pair.context))
+            early = interrupted(show(_steps(job, engines, texts, log)))
         finally:
             if log.header is None:
                 log_of(output).unlink(missing_ok=True)
-
-
-def _profiled(job: OnServer, log: ProfileLog, note: Note, show: Show) -> Done[Profile]:
-    engines, refused = loaded(job, note)
-    pair = next(iter(engines.values())).pair
-    texts = _encoded(job, pair.tokenizer, min(engine.pair.context for engine in engines.values()), note)
-    context = round(fmean(len(prompt) for prompt, _ in texts.values())) + job.config.max_new_tokens // 2
-    request = _request(job, pair, tuple(engines))
-    costs = partial(_measured, engines, context)
-    header = log.begin(header_now(log, request, pair.target.device, costs, note, context=pair.context))
-    early = interrupted(show(_steps(job, engines, texts, log)))
-    if not log.records:
-        raise KeyboardInterrupt
-    left_out = len(job.prompts) - len(texts)
-    return Done(_profile(job, engines, refused, header.costs, log.records, left_out), early)
+        if not log.records:
+            raise KeyboardInterrupt
+        return Done(_profile(job, engines, refused, header.costs, log.records, len(job.prompts) - len(texts)), early)
 
 
 Texts: TypeAlias = Mapping[int, tuple[Tokens, Tokens]]
@@ -132,7 +119,7 @@ def _encoded(job: OnServer, tokenizer: TextTokenizer, context: int, note: Note) 
         except PromptError as error:
             refused.append(error)
         else:
-            answer = job.answers[number] if job.answers and templated(prompt, chat) else ""
+            answer = job.answers[number] if templated(prompt, chat) else ""
             found[number] = ids, encoded(tokenizer, answer) if answer else []
     if not found:
         raise refused[0]
@@ -145,7 +132,7 @@ def _request(job: OnServer, pair: Pair, drafts: tuple[str, ...]) -> ProfileReque
     config = job.config
     texts = msgspec.json.encode([[as_prompt(prompt) for prompt in job.prompts], job.answers])
     return ProfileRequest(
-        **pair_names(pair) | {"draft_dtype": job.draft_dtype},
+        **pair_names(pair) | {"draft_dtype": job.drafts.draft_dtype},
         seed=config.seed,
         drafts=drafts,
         temperature=config.sampling.temperature,
@@ -170,28 +157,6 @@ def _steps(job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: Prof
         yield Progress(f"{count} of {len(texts)} prompts", count / len(texts))
 
 
-ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
-"""Numbers of rows (tokens of one text) for which a profile has the time of a target pass."""
-
-
-def _measured(engines: Mapping[str, Engine], context: int) -> Costs:
-    """Times of passes after `context` tokens on this machine. A draft's pass may compute several levels."""
-    own = {name: engine.costs_of(context) for name, engine in engines.items()}
-    target = next(iter(own.values()))
-    return Costs(
-        source="measured",
-        device=next(iter(engines.values())).pair.device,
-        context=context,
-        target_s={rows: target.plain.seconds(1) if rows == 1 else target.verify.seconds(rows) for rows in ROWS},
-        draft_s={
-            name: (each.draft if guesses_at_once(engines[name].pair) is None else each.catch_up).seconds(1)
-            for name, each in own.items()
-            if not engines[name].pair.looks_up
-        },
-        fixed_s=target.host.seconds(1),
-    )
-
-
 def _profile(
     job: OnServer,
     engines: Mapping[str, Engine],
@@ -201,7 +166,7 @@ def _profile(
     left_out: int,
 ) -> Profile:
     pair, sampling = next(iter(engines.values())).pair, job.config.sampling
-    size = model_size(job.target, pair.target.device)
+    size = model_size(job.drafts.target, pair.target.device)
     drafts = {name: _draft(name, engine.pair, size, job, records) for name, engine in engines.items()}
     usable = {name: draft for name, draft in drafts.items() if draft}
     require(
@@ -213,7 +178,7 @@ def _profile(
     words = msgspec.json.encode(sorted(pair.tokenizer.get_vocab().items()))
     return Profile(
         schema=SCHEMA,
-        target=job.target,
+        target=job.drafts.target,
         size=size,
         dtype=pair.dtype,
         drafts=usable,
@@ -245,7 +210,7 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
         size = None if pair.looks_up else model_size(name, pair.target.device)
     return DraftProfile(
         **structs.asdict(whole),
-        kind=_kind(pair),
+        kind=kind_of(pair.head) if pair.head else "lookup" if pair.looks_up else "model",
         size=size,
         levels_at_once=guesses_at_once(pair),
         probabilistic=grouped([text.drawn for text in texts if text.drawn], categories, seed),
@@ -254,100 +219,13 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
     )
 
 
-def _kind(pair: Pair) -> DraftKind:
-    if pair.head is None:
-        return "lookup" if pair.looks_up else "model"
-    return kind_of(pair.head)
-
-
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:
     """Costs from the first available source: the user, the roofline of a named device, measurement on this machine."""
     if job.step_s is not None:
-        timed = dict(zip((name for name in job.drafts if name != LOOKUP), job.draft_s, strict=True))
+        timed = dict(zip((name for name in job.drafts.names if name != LOOKUP), job.draft_s, strict=True))
         draft_s = {name: seconds for name, seconds in timed.items() if name in drafts}
         return Costs(source="given", target_s={1: job.step_s}, draft_s=draft_s)
     if job.roofline:
         sizes = {name: draft.size for name, draft in drafts.items() if draft.size}
         return least_costs(job.roofline, size, sizes, round(measured.context))
     return measured
-
-
-def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """Roofline costs with `context` tokens in the KV cache. Raises ConfigError if the size of the target is unknown."""
-    cost = roofline(target, on.speed)
-    if cost is None:
-        raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
-    known = {name: found for name, size in drafts.items() if (found := roofline(size, on.speed))}
-    return Costs(
-        source="roofline",
-        device=on.name,
-        context=context,
-        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
-        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
-        bytes_per_s=on.speed.bytes_per_s,
-        flops_per_s=on.speed.flops_per_s,
-    )
-
-
-_KV_ROWS = 1024
-
-
-def model_size(name: str, device: torch.device) -> ModelSize:
-    """Size of the model with this hub id, folder or GGUF file."""
-    config = load_config(name)
-    dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
-    quantised = None if isinstance(config, GgufFile) else quantisation_of(display_name(name), config, device)
-    work = work_of_config(config, dtype, quantised)
-    shown = display_name(name)
-    if isinstance(config, GgufFile):
-        weights_bytes, row, precision = sum(config.tensors.values()), row_bytes(config), "GGUF"
-    else:
-        memory = memory_of(config, dtype, quantised)
-        weights_bytes, row = memory.weights_bytes, memory.token_bytes
-        precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
-    return ModelSize(
-        name=shown,
-        revision=_revision(name),
-        dtype=precision,
-        weights_bytes=weights_bytes,
-        pass_bytes=work.weights_bytes if work else None,
-        weights=work.weights if work else None,
-        kv_bytes_per_token=row,
-    )
-
-
-def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
-    """Size of a drafting head in the target's dtype. An MTP layer caches as much per token as one target layer."""
-    output, body = _weights(head)
-    width = getattr(torch, target.dtype, head.dtype).itemsize
-    row = (target.kv_bytes_per_token or 0) / layers
-    if isinstance(head, Head | BlockHead):
-        one, two = (head.new_cache(count * _KV_ROWS).nbytes for count in (1, 2))
-        row = (two - one) / head.dtype.itemsize * width / _KV_ROWS
-    files = [] if name == MTP else weight_files(name)
-    stored = sum(path.stat().st_size for path in files)
-    return ModelSize(
-        name=display_name(name),
-        revision=_revision(name),
-        dtype=target.dtype,
-        weights_bytes=stored or body * width,
-        pass_bytes=(output + body) * width,
-        weights=output + body,
-        kv_bytes_per_token=row or None,
-    )
-
-
-def _weights(head: StatesReader) -> tuple[int, int]:
-    """Numbers of weights that a pass reads: in the output head (which may be the target's), and in all other layers."""
-    if isinstance(head, HeadModule):
-        tables = sum(weight.numel() for weight in head.embed_tokens.parameters())
-        output = sum(weight.numel() for weight in head.lm_head.parameters())
-        return output, sum(weight.numel() for weight in head.parameters()) - tables - output
-    assert isinstance(head, MtpHead), "all other heads are modules"  # noqa: S101 - for mypy
-    return head.output.weight.numel(), head.projection.numel() + head.layer.weights
-
-
-def _revision(name: str) -> str:
-    """Commit of a hub id in the cache; empty for a folder or a file."""
-    folder = cached_folder(name) if is_hub_id(name) and not Path(name).exists() else None
-    return folder.name if folder else ""

@@ -124,29 +124,27 @@ def test_one_seed_is_one_text(engine: Engine, random_file: Path) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ({"target": "other"}, "was trained for other with draft, but this pair is target with draft; make one with"),
-        ({"vocabulary": 7}, "was trained for a vocabulary of 7 tokens, but target with draft has "),
-        ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, but target with draft has "),
-    ],
-)
+WRONG: dict[str, dict[str, Any]] = {
+    r"for other with draft \(.*, but this pair is target with draft \(.*; make one with dynatui selector collect": {
+        "target": "other"
+    },
+    r"for target with draft \(7 tokens, .*, but this pair is target with draft \(": {"vocabulary": 7},
+    r"hidden rows of widths 5 and 5\), but this pair is target with draft \(": {"hidden": (5, 5, 5)},
+}
+
+
+@pytest.mark.parametrize(("line", "changes"), WRONG.items())
 def test_one_of_another_pair_is_refused(engine: Engine, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     own = fingerprint(engine.pair.observed())
     pair = structs.replace(own, **changes)
     file = kept(tmp_path, Policy(pair.hidden), pair)
-    line = line.replace("target", own.target).replace("draft", own.draft)
-    with pytest.raises(ConfigError, match=line) as refused:
+    with pytest.raises(ConfigError, match=line.replace("target", own.target).replace("draft", own.draft)) as refused:
         play(engine, config(file))
     assert refused.value.exit_code == 2
-    assert "dynatui selector collect" in str(refused.value)
 
 
 def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> None:
-    with pytest.raises(
-        ConfigError, match=r"dynatui comes without a selector for .*dynatui selector collect and dynatui"
-    ):
+    with pytest.raises(ConfigError, match=r"comes without a selector for .*dynatui selector collect and dynatui"):
         play(engine, config("shipped"))
 
 

@@ -88,7 +88,6 @@ LINES = (
     ("bench paper --draft lookup --output out", "dynatui bench paper needs a draft model"),
     ("bench sampling --draft lookup --output out", "dynatui bench sampling needs a draft model"),
     ("tune --target x", ALONE),
-    ("tune --target x --drafts lookup", "--drafts ranks draft models, and lookup is not a model"),
     ("attach", "URL"),
     ("attach http://me:hunter2@host:8000", "which ends a user name or password"),
     ("attach ftp://host", "give http or https"),

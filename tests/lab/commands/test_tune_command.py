@@ -1,10 +1,11 @@
 """Tests of the command `dynatui tune`: printed output, written presets and interruptions."""
 
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +13,14 @@ import pytest
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from dynatui.cli import presets
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.tuning import job as module
-from dynatui.lab.tuning import study
 from dynatui.lab.tuning.job import OnPrompts
-from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+from dynatui.lab.tuning.outcome import Tuned
 from dynatui.main import main
 from dynatui.terminal import streams
 from tests.dynatui.cli.fake_screen import FakeScreen, Refused
-from tests.lab.commands.made_tuning import TREE_FOUND, progress, tuned
+from tests.lab.commands.made_tuning import TREE_FOUND, tuned
 
 
 @pytest.fixture(autouse=True)
@@ -34,33 +35,39 @@ class Tuner:
     def __init__(self) -> None:
         self.jobs: list[OnPrompts] = []
         self.found = tuned(1.2)
-        self.searching: Callable[[], object] = lambda: None
-        self.checking: Callable[[], object] = lambda: None
+        self.during: dict[str, Callable[[], object]] = {}
         self.stopped: list[bool] = []
 
-    def __call__(
-        self, job: OnPrompts, note: Any, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]
-    ) -> Tuned:
-        del note
+    @contextmanager
+    def __call__(self, job: OnPrompts, _note: Any) -> Iterator["Tuner"]:
         self.jobs.append(job)
-        watch(progress())
-        self.searching()
+        yield self
+
+    def searching(self, stopped: Callable[[], bool]) -> Iterator[Progress]:
+        yield from self.checking("search")
         self.stopped.append(stopped())
-        watch(progress(checking=True))
-        self.checking()
+
+    def checking(self, phase: str = "check") -> Iterator[Progress]:
+        yield Progress(phase, 0.5)
+        self.during.get(phase, lambda: None)()
+
+    def result(self) -> Tuned:
         return self.found
 
 
 @pytest.fixture
 def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
     found = Tuner()
-    monkeypatch.setattr(module, "tuned", found)
+    monkeypatch.setattr(module, "opened", found)
     return found
 
 
-def test_without_optuna_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
-    monkeypatch.setattr(study, "find_spec", lambda name: None if name == "sklearn" else SimpleNamespace())
-    assert refused("tune") == "tuning needs scikit-learn, which is not installed; pip install 'dynatui[bench]'"
+@pytest.mark.parametrize(("name", "imported"), [("optuna", "optuna"), ("scikit-learn", "sklearn")])
+def test_without_optuna_one_line_names_the_extra(
+    name: str, imported: str, monkeypatch: pytest.MonkeyPatch, refused: Refused
+) -> None:
+    monkeypatch.setitem(sys.modules, imported, None)
+    assert refused("tune") == f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'"
 
 
 def test_what_was_found_is_said_and_kept_and_can_be_used(
@@ -101,7 +108,7 @@ def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
     def meanwhile() -> None:
         (presets.folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
 
-    tuner.checking = meanwhile
+    tuner.during["check"] = meanwhile
     assert main(["tune"]) == 2
     captured = capsys.readouterr()
     assert "mine: --tau-l 0.1 --d0 3" in captured.out
@@ -161,7 +168,7 @@ def test_a_signal_ends_the_search_or_quits_and_says_that_nothing_was_written(
     tuner: Tuner,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tuner.searching, tuner.checking = partial(raised, searching), partial(raised, checking)
+    tuner.during = {"search": partial(raised, searching), "check": partial(raised, checking)}
     assert main(["tune"]) == code
     captured = capsys.readouterr()
     assert (tuner.stopped, presets.names()) == (stopped, [] if code else ["mine"])

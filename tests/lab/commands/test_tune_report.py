@@ -1,7 +1,5 @@
-"""The report on a tuning, whose words claim no more than was measured, and the display during it."""
+"""The report on a tuning, whose words claim no more than was measured."""
 
-import io
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +8,9 @@ import pytest
 from decoder.analysis.interval import Interval
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
-from dynatui.lab.commands.tune_report import Lines, comments, how, line, screen, text, times, watching
-from dynatui.lab.tuning.outcome import TuneProgress
-from dynatui.lab.tuning.search import Leader, MethodSetting
-from dynatui.lab.tuning.study import trees
-from tests.lab.commands.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, WHERE, progress, tuned
+from dynatui.lab.commands.tune_report import comments, how, text, times
+from dynatui.lab.tuning.search import Trials
+from tests.lab.commands.made_tuning import WHERE, tuned
 
 SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 NOT_FASTER = "The result of the search is not faster than the preset tuned on other texts: "
@@ -90,138 +86,23 @@ def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
     assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
 
 
-def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
-    assert screen(progress(), 80) == [
-        "org/large with org/small on cpu in float32",
-        "searching     80 s left, then 90 s to check the result on other texts",
-        "trials        37 settings tried, 29 stopped early",
-        "",
-        "best so far   setting 23, 1.11 times the preset tuned, on the search's texts",
-        "              1.22x plain decoding",
-        "              --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 9",
-        "linear        --k 4, 1.11x plain decoding",
-        "",
-        "now           dynatree, 4 of 16 texts: 0.97 (0.93-1.02) times the best",
-        "",
-        "what matters  n_max       50% ###############",
-        "              rho_stop    20% ######",
-        "              tau_h       10% ###",
-        "              d0           8% ##",
-        "              tau_l        5% ##",
-        "              d_max        4% #",
-        "              rho_deep     3% #",
-        "              branching    0% ",
-        "              history      0% ",
-        "",
-        "Ctrl-C: end the search, then check. Twice: quit, nothing is written.",
-    ]
-
-
-@pytest.mark.parametrize("width", [1, 20, 80, 200])
-def test_no_line_is_wider_than_the_terminal_and_24_lines_suffice(width: int) -> None:
-    many = SHARES | {f"knob{number}": 0.05 for number in range(20)}
-    long = replace(progress(importance=many), conditions=replace(WHERE, target="org/" + "x" * 300))
-    shown = screen(long, width)
-    assert all(len(each) <= width for each in shown)
-    assert width < 80 or len(shown) < 24
-
-
-def test_without_a_terminal_a_line_says_what_is_new(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for _ in range(2):
-        with watching() as watcher:
-            watcher(progress())
-        monkeypatch.setattr(sys, "stderr", None)
-    assert capsys.readouterr().err == f"dynatui: {line(progress())}\n"
-    said, now = list[str](), [0.0]
-    watch = Lines(said.append, lambda: now[0])
-    watch(progress(leaders=SHIPPED_ONES))
-    watch(progress(leaders=SHIPPED_ONES, trials=38))
-    assert len(said) == 1
-    now[0] = 31.0
-    watch(progress(leaders=SHIPPED_ONES))
-    watch(progress())
-    watch(progress(checking=True))
-    assert [each.partition(":")[0] for each in said] == ["searching"] * 3 + ["checking on other texts"]
-    assert (
-        said[2]
-        == line(progress())
-        == (
-            "searching: 37 settings tried, 29 stopped early; best so far: setting 23, 1.11 times the preset tuned, on "
-            "the search's texts; 80 s left, then the check"
-        )
-    )
-
-
-def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    terminal = Terminal()
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("LINES", "24")
-    monkeypatch.setattr(sys, "stderr", terminal)
-    with watching() as watch:
-        watch(progress())
-        first = terminal.getvalue()
-        watch(progress(current=replace(CURRENT, texts=5, ratio=Interval(value=1.5, low=None, high=None))))
-    assert "best so far   setting 23" in first
-    assert "5 of 16 texts: 1.50 times the best" in terminal.getvalue()
-    assert terminal.getvalue().endswith("\x1b[1A\x1b[2K" * 2)
-
-
 def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> None:
     assert (times(None), times(Interval(value=1.5, low=None, high=None))) == ("-", "1.50")
     assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
     assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
 
 
-def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
-    found, setting = tuned(1.2), MethodSetting("dynatree", TREE_FOUND)
-    state = replace(found.state, too_large=(setting,), wrong=(setting,), trials=1)
-    heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
+def test_trials_are_counted_with_the_reason_and_the_knobs_that_matter_are_named() -> None:
+    found = replace(tuned(1.2), trials=Trials(finished=1, pruned=29, too_large=1, wrong=1))
+    heading = " ".join(text(found, "mine").partition("\n\n")[0].split())
     assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
+    assert "as shares of the variance of the speed: n_max 50%, rho_stop 20%, tau_h 10%, d0 8%." in heading
     assert "1 setting left out: too large for the device's memory." in heading
     assert "1 setting left out, since the generated text differs from the text of plain decoding. This is" in heading
+    assert "variance" not in text(replace(found, importance={}), "mine")
 
 
-BEGUN: dict[str, Any] = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
-SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(MethodSetting("dynatree", trees(0.6).shipped))}
-
-
-@pytest.mark.parametrize(
-    ("shown", "lines"),
-    [
-        (
-            progress(checking=True, current=None),
-            {"checking      80 s left; so far checked on 12 other texts", "now           -"},
-        ),
-        (
-            progress(**BEGUN),
-            {
-                "best so far   the preset tuned",
-                "              ?x plain decoding",
-                "linear        as shipped, ?x plain decoding",
-                "what matters  not known yet: too few settings were tried",
-            },
-        ),
-        (
-            replace(progress(leaders=SAMPLED_ONES), conditions=SAMPLED),
-            {"best so far   the preset sampled", "              as shipped"},
-        ),
-        (
-            progress(wrong=(MethodSetting("dynatree", TREE_FOUND),)),
-            {"trials        37 settings tried, 29 stopped early, 1 with a wrong text"},
-        ),
-        (
-            replace(progress(), conditions=replace(WHERE, target="\x1b[2Jx\ny")),
-            {"␛[2Jx␊y with org/small on cpu in float32"},
-        ),
-    ],
-    ids=["the check", "the beginning", "sampled texts", "wrong texts", "a hostile name"],
-)
-def test_the_screen_tells_what_is_going_on(shown: TuneProgress, lines: set[str]) -> None:
-    assert lines <= {*screen(shown, 80)}
+def test_a_hostile_name_is_shown_harmlessly() -> None:
+    assert "␛[2Jx␊y with org/small" in text(
+        replace(tuned(1.2), conditions=replace(WHERE, target="\x1b[2Jx\ny")), "mine"
+    )

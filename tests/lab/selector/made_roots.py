@@ -77,11 +77,9 @@ def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:
     tokens[:, number(LONG)] = torch.where(unsure, 1.2, 6.0)
     parts = torch.zeros(latency.SIZE)
     parts[latency.READ], parts[latency.DRAFT], parts[latency.VERIFY] = 1e-3, 1e-3, 1e-2
-    return Roots(
-        hidden=tuple(torch.randn(count, width, generator=generator) for width in PAIR.hidden),
-        scalars=scalars,
-        prompt=torch.arange(count) % prompts,
-        setting=torch.arange(count) // prompts % 2,
-        tokens={"specinfer": tokens},
-        latency={"specinfer": parts.repeat(count, 1)},
-    )
+    hidden = {
+        f"hidden.{place}": torch.randn(count, width, generator=generator) for place, width in enumerate(PAIR.hidden)
+    }
+    numbers = torch.arange(count)
+    at = {"scalars": scalars, "prompt": numbers % prompts, "setting": numbers // prompts % 2}
+    return Roots({**hidden, **at, "tokens.specinfer": tokens, "latency.specinfer": parts.repeat(count, 1)})

@@ -2,7 +2,8 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import ACTIONS, ONE_PATH
+from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -21,6 +22,23 @@ from tests.decoder.makers import TinyModels
 from tests.decoder.verify.lossless.enumeration import delayed_trees, models, outcomes
 from tests.lab.selector.made_roots import MadeDraft, random_draws
 
+Nested: TypeAlias = "tuple[int, tuple[Nested, ...]]"
+
+
+def nested(tree: DrawnTree, node: int = 0) -> Nested:
+    """A node's token, and its children in the order of sampling; a child sampled twice is there twice."""
+    return tree.tokens[node], tuple(nested(tree, child) for child in tree.children[node])
+
+
+def alone(tree: DrawnTree) -> tuple[DrawnTree, list[int]]:
+    """A tree without the nodes that are nobody's children, and its nodes' former numbers."""
+    nodes = sorted({0, *chain.from_iterable(tree.children)})
+    place = {-1: -1} | {node: number for number, node in enumerate(nodes)}
+    tokens = tuple(tree.tokens[node] for node in nodes)
+    parents = tuple(place[tree.parents[node]] for node in nodes)
+    children = tuple(tuple(place[child] for child in tree.children[node]) for node in nodes)
+    return DrawnTree(tokens, parents, children), nodes
+
 
 @pytest.mark.parametrize("verifier", LABELLED)
 def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: str) -> None:
@@ -28,21 +46,20 @@ def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: s
     for seed in range(2):
         root = random_draws(seed)
         labels = root.expected_tokens(verifier)
-        for action, label, one_path in zip(ACTIONS, labels, ONE_PATH, strict=True):
+        for action, label, one_path, tree in zip(ACTIONS, labels, ONE_PATH, root.draws.subtrees, strict=True):
             if verifier == "block" and not one_path:
                 assert np.isnan(label)
                 continue
             if action == DelayedTree(1, 0, 0):
                 assert label == 1
-            tree, nodes = root.draws.subtree(action)
-            rows = root.target_probs[nodes], root.draft_probs[nodes]
-            enumerated = sum(VERIFIERS[verifier].reach(tree, *rows))
+            own, nodes = alone(tree)
+            enumerated = sum(VERIFIERS[verifier].reach(own, root.target_probs[nodes], root.draft_probs[nodes]))
             assert label == pytest.approx(enumerated, abs=1e-12)
 
 
 @pytest.mark.parametrize("action", [DelayedTree(1, 0, 16), DelayedTree(3, 2, 5), DelayedTree(4, 8, 8)], ids=str)
 def test_the_tree_of_an_action_has_its_draws(action: DelayedTree) -> None:
-    tree, _ = random_draws(3).draws.subtree(action)
+    tree = random_draws(3).draws.subtrees[number(action)]
     by_depth = Counter[int]()
     for node, drawn in enumerate(tree.children):
         by_depth[tree.depths[node]] += len(drawn)
@@ -60,13 +77,13 @@ def test_within_shared_draws_a_shape_s_tree_is_distributed_as_if_it_had_been_dra
     draft: Any = MadeDraft(
         lambda _: pair.draft_rows(TokenTree([-1]), [0]).log(), lambda tree, nodes: pair.draft_rows(tree, nodes).log()
     )
-    laws: dict[DelayedTree, dict[DrawnTree, float]] = defaultdict(lambda: defaultdict(float))
+    laws: dict[DelayedTree, dict[Nested, float]] = defaultdict(lambda: defaultdict(float))
     for draws, probability in outcomes(lambda generator: shared_draws(draft, [-1], Sampling(1.0), MOST, generator)):
-        for shape in draws.shapes:
-            laws[shape][draws.subtree(shape)[0]] += probability
+        for shape, tree in zip(draws.shapes, draws.subtrees, strict=True):
+            laws[shape][nested(tree)] += probability
     assert list(laws) == distinct_shapes(2, 1, 2)
     for shape, law in laws.items():
-        assert law == pytest.approx(dict(delayed_trees(shape, pair)), abs=1e-6)
+        assert law == pytest.approx({nested(tree): chance for tree, chance in delayed_trees(shape, pair)}, abs=1e-6)
 
 
 @pytest.fixture

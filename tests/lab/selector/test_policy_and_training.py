@@ -1,6 +1,7 @@
 """The network, its objective, and training on roots with a known best shape."""
 
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
-from decoder.selector.policy import SCALARS, OneRoot, Policy, best_static, loss, throughput
+from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, throughput
 from decoder.selector.stored import read_selector
-from dynatui.lab.selector.dataset import TEST, round_seconds
+from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.selector.dataset import TEST
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
@@ -21,10 +23,14 @@ FEW = 240
 """Number of roots of a brief training."""
 
 
+def losses(epochs: Iterable[Progress]) -> list[float]:
+    return [float(epoch.line.split("loss ")[1].partition(",")[0]) for epoch in epochs]
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
     file = tmp_path_factory.mktemp("trained") / "selector.safetensors"
-    return file, [epoch.loss for epoch in train(made_roots(), manifest(), RECIPE, file)]
+    return file, losses(train(made_roots(), manifest(), RECIPE, file))
 
 
 def test_the_objective_is_that_of_equation_12_and_throughput_a_ratio_of_sums() -> None:
@@ -35,12 +41,6 @@ def test_the_objective_is_that_of_equation_12_and_throughput_a_ratio_of_sums() -
     assert loss(rates, base, 0.0, 0.5).item() == pytest.approx(mean.item())
     assert loss(rates, base, 3.0, 0.5).item() == pytest.approx(mean.item() + 3 * (0.25 + 0.01) / 2)
     assert loss(rates, base, 3.0, 0.01).item() == pytest.approx(mean.item() + 3 * 0.25)
-
-
-def test_the_best_static_shape_is_that_of_all_roots_together() -> None:
-    tokens, seconds = torch.tensor([[1.0, 9.0], [1.0, 1.0]]), torch.tensor([[1.0, 4.0], [1.0, 4.0]])
-    assert best_static(tokens, seconds) == 1
-    assert best_static(tokens, seconds, torch.tensor([True, False])) == 0
 
 
 def test_scalars_that_do_not_vary_change_nothing() -> None:
@@ -80,13 +80,13 @@ def test_scores_depend_on_hidden_rows_but_not_on_their_length() -> None:
 def test_it_learns_which_of_two_shapes_is_best_and_beats_the_best_static_shape(
     trained: tuple[Path, list[float]],
 ) -> None:
-    (policy, about), losses = read_selector(trained[0]), trained[1]
-    assert losses[-1] < min(0, losses[0] - 0.05)
+    (policy, about), lost = read_selector(trained[0]), trained[1]
+    assert lost[-1] < min(0, lost[0] - 0.05)
     fresh = made_roots(seed=1)
     found = fresh.fastest("specinfer")
     wanted = torch.where(fresh.scalars[:, 2] > 0, number(SHORT), number(LONG))
     assert (chosen(policy, fresh, "specinfer", found) == wanted).float().mean() > 0.85
-    base = bases(fresh, "specinfer", round_seconds(found[None])[0])
+    base = bases(fresh, "specinfer", found)
     assert set(base.values()) == {number(LONG)}
     assert gain(policy, fresh, "specinfer", base, found) > 1.15
     assert about.gain > 1.15
@@ -112,13 +112,11 @@ def test_training_needs_labelled_roots_of_several_prompts(tmp_path: Path) -> Non
 def test_training_that_was_stopped_ends_where_it_would_have_ended(tmp_path: Path) -> None:
     """A generator that is suspended for ever has written as much as a killed process."""
     file, whole = tmp_path / "selector.safetensors", tmp_path / "whole.safetensors"
-    losses = [epoch.loss for epoch in train(made_roots(FEW), manifest(), BRIEF, whole)]
+    lines = [epoch.line for epoch in train(made_roots(FEW), manifest(), BRIEF, whole)]
     stopped = train(made_roots(FEW), manifest(), BRIEF, file)
-    assert [next(stopped).number for _ in range(4)] == [1, 2, 3, 4]
+    assert [next(stopped).line for _ in range(4)] == lines[:4]
     assert not file.exists()
-    rest = list(train(made_roots(FEW), manifest(), BRIEF, file))
-    assert [epoch.number for epoch in rest] == [5, 6, 7, 8]
-    assert [epoch.loss for epoch in rest] == losses[4:]
+    assert [epoch.line for epoch in train(made_roots(FEW), manifest(), BRIEF, file)] == lines[4:]
     (policy, about), (twin, about_twin) = read_selector(file), read_selector(whole)
     weights = twin.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in policy.state_dict().items())

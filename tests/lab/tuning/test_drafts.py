@@ -1,143 +1,61 @@
-"""Drafts are ranked by measured speed on a user's prompts, next to the speed expected from acceptance and cost."""
-
-from dataclasses import astuple
-from pathlib import Path
-from typing import Any
+"""Sizes of models and heads as servers load them, and least times of their passes on a named device."""
 
 import pytest
 import torch
-from msgspec import structs
 
-from decoder.analysis.metrics import Tally
-from decoder.append_only import TokenLog
-from decoder.errors import ConfigError, DecoderError, PairError
-from decoder.run.config import RunConfig
-from dynatui.lab.bench.contenders import Contender, DecodedText
-from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.summary import Samples
-from dynatui.lab.commands.draft_ranking import ranking
-from dynatui.lab.tuning.drafts import (
-    METHODS,
-    OnDrafts,
-    Ranking,
-    _draft,
-    acceptance,
-    best_chain,
-    guesses_at_once,
-    lane_name,
-    rank,
-)
-from dynatui.lab.tuning.scoring import greedy_text
-from tests import heads, tiny
+from decoder.errors import ConfigError
+from dynatui.cli.devices import named_device
+from dynatui.lab.tuning.drafts import guesses_at_once, head_size, least_costs, model_size
+from dynatui.servers.profile_file import ModelSize
+from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels
 
-PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
-NEW_TOKENS = 12
+CPU = torch.device("cpu")
+FLAT, PARALLEL, BLOCK = (heads.name("llama", form) for form in ("nested", "P-EAGLE", "z-lab"))
+MTP = mtp_checkpoints.name("glm4_moe")
+TARGET = ModelSize(name="target", pass_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)
 
 
-def ranked_drafts(target: object, *drafts: object, **how: Any) -> Ranking:
-    usual = {"prompts": PROMPTS[:1], "config": RunConfig(max_new_tokens=6), "device": "cpu", "dtype": "float32"}
-    given: dict[str, Any] = usual | how
-    return rank(OnDrafts(str(target), tuple(map(str, drafts)), **given), lambda _: None)
+def test_a_model_has_the_bytes_of_its_weights_and_of_a_token_in_its_checkpoint_s_dtype(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("llama")
+    size, module = model_size(str(pair.target), CPU), tiny_models.plain(pair.target, "float32")
+    numbers = sum(weight.numel() for weight in module.parameters())
+    read = numbers - module.get_input_embeddings().weight.numel()
+    assert (size.dtype, size.weights_bytes, size.kv_bytes_per_token) == ("float32", 4 * numbers, 2 * 2 * 2 * 8 * 4)
+    assert (size.weights, size.pass_bytes) == (read, 4 * read)
 
 
-@pytest.fixture(scope="module")
-def ranked(tiny_models: TinyModels) -> Ranking:
-    pair, config = tiny_models.pair("neox"), RunConfig(max_new_tokens=NEW_TOKENS)
-    return ranked_drafts(pair.target, pair.draft, pair.target, "/nowhere", prompts=PROMPTS, config=config)
+@pytest.mark.parametrize("name", [FLAT, BLOCK, MTP])
+def test_a_head_has_its_file_and_the_keys_and_values_of_its_own_layers_and_an_mtp_layer_those_of_a_target_s_layer(
+    tiny_models: TinyModels, name: str
+) -> None:
+    pair, loaded = tiny_models.pair(name), tiny_models.engine(name).pair
+    head, target = loaded.head, model_size(str(pair.target), CPU)
+    assert head is not None
+    size = head_size("mtp" if name == MTP else str(pair.draft), head, target, loaded.target.layers)
+    assert size.weights
+    assert size.pass_bytes == 4 * size.weights
+    assert size.weights_bytes
+    if name == MTP:
+        assert size.kv_bytes_per_token == (target.kv_bytes_per_token or 0) / loaded.target.layers
+        assert size.weights_bytes < size.pass_bytes
+    else:
+        assert size.kv_bytes_per_token == (head.new_cache(7).nbytes - head.new_cache(5).nbytes) / 2  # type: ignore[attr-defined]  # both kinds have caches
+        assert size.weights_bytes == sum(path.stat().st_size for path in pair.draft.glob("*.safetensors"))
 
 
-def test_the_expected_chain_follows_acceptance_and_cost() -> None:
-    assert best_chain([1.5, 1.75, 1.8], 0.1) == (2, 1.75 / 1.2)
-    assert best_chain([1.3, 1.4], 0.5) == (0, 1.0)
-    assert best_chain([1.9, 2.7, 3.4], 0.05)[0] > best_chain([1.9, 2.0, 2.02], 0.05)[0] > 0
-    assert best_chain([], 0.1) == (0, 1.0)
-    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, 3.4 / 1.1)
+@pytest.mark.parametrize(("name", "levels"), [("neox", None), (FLAT, None), (PARALLEL, 6), (MTP, None)])
+def test_a_head_may_draft_several_levels_in_a_pass(tiny_models: TinyModels, name: str, levels: int | None) -> None:
+    assert guesses_at_once(tiny_models.engine(name).pair) == levels
 
 
-def test_agreement_is_the_share_of_tokens_guessed_after_the_first(tiny_models: TinyModels) -> None:
-    engine, draft = tiny_models.loaded(tiny_models.pair("neox"), "float32"), tiny_models.pair("neox").draft
-    module, prompt, text = tiny_models.plain(draft, "float32"), [5, 6, 7], [8, 9, 10, 11]
-    beginnings = [prompt + text[:length] for length in range(1, len(text))]
-    with torch.inference_mode():
-        text[3] = int(module(torch.tensor([beginnings[-1]])).logits[0, -1].argmax())
-        slow = [int(module(torch.tensor([ids])).logits[0, -1].argmax()) for ids in beginnings]
-    right = [guess == token for guess, token in zip(slow, text[1:], strict=True)]
-    agreement, lengths = acceptance(engine.pair, [greedy_text(prompt, text)])
-    assert 0 < agreement == sum(right) / 3
-    assert len(lengths) == 3
-
-
-HEADS = (
-    heads.name("llama", "nested"),
-    heads.name("llama", "P-EAGLE"),
-    mtp_checkpoints.name("glm4_moe"),
-    heads.name("llama", "z-lab"),
-)
-
-
-def test_a_head_may_draft_several_levels_in_a_pass(tiny_models: TinyModels) -> None:
-    pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
-    assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
-
-
-def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:
-    (target, head), other = astuple(tiny_models.pair(HEADS[0])), tiny_models.pair(HEADS[1]).draft
-    found = ranked_drafts(target, "mtp", head, other, target)
-    agreements = {draft.name: draft.agreement for draft in found.drafts}
-    assert agreements.keys() == {str(head), str(other), str(target)}
-    assert agreements[str(target)] == 1
-    assert list(found.refused) == ["mtp"]
-    assert all(draft.cost_ratio > 0 for draft in found.drafts)
-    assert len(ranking(found).splitlines()) > 5
-    target = tiny_models.pair(HEADS[2]).target
-    assert {draft.name for draft in ranked_drafts(target, target, "mtp").drafts} == {str(target), "mtp"}
-
-
-def test_the_fastest_draft_comes_first_and_one_that_cannot_be_loaded_is_named(ranked: Ranking) -> None:
-    speeds = [estimate.value for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
-    assert len(speeds) == len(ranked.drafts) == 2
-    assert speeds == sorted(speeds, reverse=True)
-    assert list(ranked.refused) == ["/nowhere"]
-
-
-def test_what_cannot_be_ranked_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    target, strangers = tiny_models.pair("neox").target, tiny.strangers_tongue(tmp_path)
-    with pytest.raises(DecoderError, match="/nowhere"):
-        ranked_drafts(target, "/nowhere", "/nor/here")
-    with pytest.raises(PairError, match=r"does not have the tokenizer of .*; choose drafts with the target's tok"):
-        ranked_drafts(strangers.target, strangers.draft)
-    with pytest.raises(ConfigError, match="greedy"):
-        ranked_drafts(target, target, config=RunConfig(temperature=0.7))
-    with pytest.raises(ConfigError, match="--drafts is empty"):
-        ranked_drafts(target)
-
-
-def test_the_report_has_a_row_a_draft_and_a_sentence_on_each_but_no_verdict_where_texts_differ(ranked: Ranking) -> None:
-    told = ranking(ranked)
-    assert max(map(len, told.splitlines())) <= 80
-    flat = " ".join(told.split())
-    assert flat.count(" by ") >= len(ranked.drafts)
-    assert "/nowhere cannot be used" in flat
-    others = [structs.replace(draft, measured=dict.fromkeys(draft.measured)) for draft in ranked.drafts]
-    told = " ".join(ranking(structs.replace(ranked, drafts=others)).split())
-    assert told.count("writes texts that differ from those of plain decoding") == len(others)
-    assert "plain decoding:" not in told
-
-
-def test_what_limits_a_draft_is_told_of_the_prompts_that_have_its_speed() -> None:
-    def sample(lane: str, prompt: int, decode_s: float, text: list[int]) -> Sample:
-        times = Tally(rounds=8, drafted=16, levels=16, timed_tokens=16, decode_s=decode_s, draft_s=1, verify_s=1)
-        return Sample(lane, lane, prompt, 0, structs.replace(times, log=TokenLog().plus(text)))
-
-    right, wrong = list(range(16)), [99] * 16
-    lanes = ["ar", *(lane_name("small", method) for method in METHODS)]
-    found = [sample(lane, 0, 4.0, right) for lane in lanes] + [sample("ar", 1, 4.0, right)]
-    found += [sample(lane, 1, 400.0, wrong) for lane in lanes[1:]]
-    contenders = [Contender(lane, lane, lambda *_: DecodedText(Tally()), {}) for lane in lanes]
-    draft = _draft("small", Samples(found, contenders), 0, agreement=0.5, ratio=0.1, chain=(2, 1.5))
-    estimate = draft.measured[draft.fastest]
-    assert draft.limits is not None
-    assert estimate is not None
-    assert draft.limits.speedup == pytest.approx(estimate.value) == pytest.approx(1.0)
+def test_a_roofline_is_the_longer_of_reading_and_arithmetic() -> None:
+    costs = least_costs(named_device("1000,100"), TARGET, {"small": ModelSize(name="small", pass_bytes=1e9)}, 1000)
+    read_s = (16e9 + 131072 * 1000) / 1e12
+    assert costs.source == "roofline"
+    assert costs.target_s[1] == pytest.approx(read_s)
+    assert costs.target_s[65] == pytest.approx(max(read_s, 65 * 2 * 8e9 / 100e12))
+    assert costs.draft_s == {"small": pytest.approx(1e-3)}
+    with pytest.raises(ConfigError, match="leave --roofline out"):
+        least_costs(named_device("H100"), ModelSize(name="target"), {}, 0)

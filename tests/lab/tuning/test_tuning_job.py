@@ -12,11 +12,11 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.session.host import HostSession
 from dynatui.lab.tuning import job as module
-from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, Turns, reserve_s, tuned
-from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, Tuned, TuneProgress
+from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, Turns, opened, reserve_s
+from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, SHIPPED_CHAIN, Tuned
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import MethodSetting
-from dynatui.lab.tuning.study import trees
+from dynatui.lab.tuning.spaces import trees
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
@@ -30,31 +30,38 @@ def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     return replace(job, **changes)
 
 
-def run(job: OnPrompts, stopped_after: int | None = None) -> tuple[Tuned, list[TuneProgress]]:
-    seen = list[TuneProgress]()
-    return tuned(job, lambda _: None, seen.append, lambda: len(seen) >= (stopped_after or 10**6)), seen
+def run(job: OnPrompts, stopped_after: int = 10**6) -> tuple[Tuned, list[str], list[float]]:
+    """Result, lines and shares of a tuning whose search is stopped after so many texts."""
+    with opened(job, lambda _: None) as tuning:
+        seen = list[Any]()
+        for step in tuning.searching(lambda: len(seen) >= stopped_after):
+            seen.append(step)
+        seen += tuning.checking()
+        return tuning.result(), [each.line for each in seen], [each.share for each in seen]
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_a_search_comes_before_a_check_of_everyone_on_other_texts_and_its_result_can_be_written_down(
     tiny_models: TinyModels, temperature: float
 ) -> None:
-    found, seen = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=temperature)))
-    assert [progress.checking for progress in seen] == sorted(progress.checking for progress in seen)
-    assert found.state.trials > 0
-    assert not found.state.wrong
+    found, lines, shares = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=temperature)))
+    assert lines[0] == f"{'sampled' if temperature else 'tuned'} leads; 0 settings tried, 0 stopped early"
+    assert lines[-1] == f"checking on other texts: {sum('leads' not in line for line in lines)} done"
+    assert 0 <= min(shares) <= max(shares) < 1
+    assert found.trials.finished > 0
+    assert not found.trials.wrong
     assert {PLAIN, SHIPPED, AUTO, CHAIN} <= set(found.checked.speeds)
     assert found.checked.texts >= FEWEST
     assert not found.checked.wrong
     assert found.run.of(DynaTree) == (found.found or trees(temperature).shipped)
-    assert found.run.of(Linear) == (found.chain if found.verdict.keeps_chain else Linear())
+    assert found.run.of(Linear) == (found.chain if found.checked.keeps(CHAIN, SHIPPED_CHAIN) else Linear())
     assert (found.conditions.device, found.conditions.dtype, found.conditions.max_new_tokens) == ("cpu", "float32", 6)
     assert found.finished_at.endswith("Z")
 
 
 def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> None:
-    found, seen = run(on(tiny_models, minutes=0.1), stopped_after=2)
-    assert sum(progress.state.current is not None and not progress.checking for progress in seen) == 2
+    found, lines, _ = run(on(tiny_models, minutes=0.1), stopped_after=2)
+    assert sum("leads" in line for line in lines) == 3
     assert found.checked.texts >= FEWEST
 
 
@@ -82,11 +89,12 @@ def test_turns_are_taken_of_settings_one_after_the_other_and_a_tree_without_room
     tree = MethodSetting(TREE.method, TREE.shipped)
     for k in (1, 2, 3):
         chain = MethodSetting("linear", Linear(k))
-        block: Any = turns.block(chain, tree, k % 2)
-        assert all((block.plain, block.candidate, block.leader, block.right))
+        found: Any = turns.compared(chain, tree, k % 2)
+        assert (found.ratio > 0, found.right) == (True, True)
         with monkeypatch.context() as patch:
             patch.setattr(HostSession, "step", full)
-            assert turns.block(tree, chain, 0) is None
+            assert turns.compared(tree, chain, 0) is None
+    assert len(turns.compared_s) == 6
 
 
 def test_chat_prompts_are_searched_on_whole(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:

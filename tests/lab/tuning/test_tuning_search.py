@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import count, pairwise
 from random import Random
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
@@ -16,20 +16,22 @@ from dynatui.lab.tuning.search import (
     ENOUGH,
     INITIAL,
     MOST_TEXTS,
+    Compared,
     Decision,
+    Leader,
     MethodSetting,
-    PassageSpeeds,
     Search,
-    State,
+    Trials,
     decided,
-    ratio,
 )
-from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, Study, trees
+from dynatui.lab.tuning.spaces import CHAIN, LONGEST_CHAIN, trees
+from dynatui.lab.tuning.study import Study
 
 TEXTS = 16
 FASTEST = 12
 """Nodes; the shipped presets have fewer."""
-Long: TypeAlias = "tuple[Machine, Search, list[State]]"
+Leaders: TypeAlias = dict[str, Leader]
+Long: TypeAlias = "tuple[Machine, Search, list[Leaders]]"
 
 
 def few_nodes(rules: Rules | None) -> float:
@@ -48,7 +50,7 @@ def all_alike(_rules: Rules | None) -> float:
 
 
 class Machine:
-    """A machine with made-up speeds and noise; its speed differs between texts and falls over time."""
+    """A machine with made-up speeds and noise."""
 
     def __init__(self, speed: Callable[[Rules | None], float], noise: float = 0.03) -> None:
         self.speed = speed
@@ -56,13 +58,10 @@ class Machine:
         self.random = Random(0)
         self.asked: list[tuple[MethodSetting, MethodSetting, int]] = []
 
-    def __call__(self, candidate: MethodSetting, leader: MethodSetting, text: int) -> PassageSpeeds:
+    def __call__(self, candidate: MethodSetting, leader: MethodSetting, text: int) -> Compared:
         self.asked.append((candidate, leader, text))
-        now = (1 + text / 10) / (1 + len(self.asked) / 50)
-        own, best = (
-            now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise) for each in (candidate, leader)
-        )
-        return PassageSpeeds(now * 50, own, best, right=True)
+        own, best = (self.speed(each.rules) * self.random.lognormvariate(0, self.noise) for each in (candidate, leader))
+        return Compared(own / best)
 
 
 def after(blocks: int) -> Callable[[], bool]:
@@ -71,9 +70,10 @@ def after(blocks: int) -> Callable[[], bool]:
     return lambda: next(looks) >= blocks
 
 
-def searched(machine: Machine, blocks: int) -> tuple[Search, list[State]]:
+def searched(machine: Machine, blocks: int) -> tuple[Search, list[Leaders]]:
+    """A search, and its leaders after every text and every trial."""
     search = Search([Study(trees(0), 0), Study(CHAIN, 0)], machine, TEXTS, 0)
-    return search, list(search.run(after(blocks)))
+    return search, [dict(search.leaders) for _ in search.run(after(blocks))]
 
 
 @pytest.fixture(scope="module")
@@ -82,59 +82,52 @@ def long() -> Long:
     return machine, *searched(machine, 200)
 
 
-def test_what_is_fastest_is_found_and_shown_whatever_texts_differ_by_and_however_the_machine_slows_down(
-    long: Long,
-) -> None:
-    _, search, states = long
-    leader, chain = search.state.leaders["dynatree"], search.state.leaders["linear"].setting.rules
+def test_what_is_fastest_is_found_by_and_by_and_the_knob_that_decides_is_named(long: Long) -> None:
+    _, search, leaders = long
+    leader = search.leaders["dynatree"]
     assert isinstance(leader.setting.rules, DynaTree)
     assert abs(leader.setting.rules.n_max - FASTEST) <= 1
-    assert chain == Linear(3)
+    assert search.leaders["linear"].setting.rules == Linear(3)
     assert leader.trial > INITIAL
     assert leader.worth > 0
-    assert len(leader.over_plain) > 6
-    assert next(iter(search.state.importance)) == "n_max"
-    worth = [few_nodes(states[blocks].leaders["dynatree"].setting.rules) for blocks in (0, 20, 80, -1)]
+    assert next(iter(search.importance())) == "n_max"
+    worth = [few_nodes(leaders[texts]["dynatree"].setting.rules) for texts in (0, 20, 80, -1)]
     assert worth == sorted(worth)
     assert worth[0] < worth[-1]
 
 
 def test_slow_settings_take_few_texts_and_none_is_measured_twice(long: Long) -> None:
-    machine, search, states = long
-    state, candidates = search.state, [candidate for candidate, _, _ in machine.asked]
-    assert state.pruned > state.trials / 2
-    assert len(machine.asked) < 6 * state.trials
+    machine, search, _ = long
+    trials, candidates = search.trials, [candidate for candidate, _, _ in machine.asked]
+    assert trials.pruned > trials.finished / 2
+    assert len(machine.asked) < 6 * trials.finished
     runs = [one for one, other in pairwise([*candidates, None]) if one != other]
-    assert len(runs) == len(set(runs)) == states[-1].trials
-    assert [state.trials for state in states] == sorted(state.trials for state in states)
+    assert len(runs) == len(set(runs)) == trials.finished
     # The shipped chain leads from the start and is no candidate.
     assert len({candidate for candidate in candidates if candidate.method == "linear"}) == LONGEST_CHAIN - 1
 
 
 def test_a_candidate_races_the_leader_of_its_own_method_once_on_each_of_a_few_texts(long: Long) -> None:
-    machine, _, states = long
-    blocks, texts = [state for state in states if state.current], defaultdict[MethodSetting, list[int]](list)
-    for (candidate, leader, text), state in zip(machine.asked, blocks, strict=True):
-        assert state.current is not None
-        assert candidate == state.current.setting
-        assert leader == state.leaders[candidate.method].setting
+    machine, _, leaders = long
+    texts, led = defaultdict[MethodSetting, list[int]](list), {each["dynatree"].setting for each in leaders}
+    for candidate, leader, text in machine.asked:
+        assert leader.method == candidate.method
+        assert leader in led or leader.method == "linear"
         texts[candidate].append(text)
     assert all(len(each) == len(set(each)) <= MOST_TEXTS for each in texts.values())
 
 
 def test_where_all_are_alike_few_candidates_win() -> None:
-    search, states = searched(Machine(all_alike, noise=0.1), 300)
-    assert search.state.trials > 20
-    assert len({state.leaders["dynatree"].trial for state in states}) <= 3
+    search, leaders = searched(Machine(all_alike, noise=0.1), 300)
+    assert search.trials.finished > 20
+    assert len({each["dynatree"].trial for each in leaders}) <= 3
 
 
 @pytest.mark.parametrize("looks", [0, 1, 5])
 def test_a_search_ends_between_two_texts(looks: int) -> None:
     machine = Machine(few_nodes)
-    search, states = searched(machine, looks)
+    searched(machine, looks)
     assert len(machine.asked) <= looks
-    assert search.state.current is None
-    assert not states or states[-1].current is None
 
 
 class Scripted(Study):
@@ -151,18 +144,14 @@ class Scripted(Study):
     def tell(self, value: float | None) -> None:
         self.told.append(value)
 
-    def importance(self) -> dict[str, float]:
-        return {}
 
-
-def chain_speed(candidate: MethodSetting, leader: MethodSetting, text: int) -> PassageSpeeds | None:
+def chain_speed(candidate: MethodSetting, leader: MethodSetting, text: int) -> Compared | None:
     """Each token of a chain makes it a tenth faster. There is no room for chains of eight. Chains of seven write wrong
     texts at first; chains of three differ at a near tie in the first texts, and chains of two in all.
     """
     own, best = (each.rules.k if isinstance(each.rules, Linear) else 0 for each in (candidate, leader))
     tied = own == 2 or (own == 3 and text < 8)
-    speed = None if tied else 100 * 1.1**own
-    return None if own == 8 else PassageSpeeds(50, speed, 100 * 1.1**best, right=own != 7 or text > 3)
+    return None if own == 8 else Compared(None if tied else 1.1 ** (own - best), right=own != 7 or text > 3)
 
 
 def test_a_study_is_told_what_a_setting_is_worth_over_the_shipped_one_if_it_is_known_whoever_leads_by_then() -> None:
@@ -171,9 +160,8 @@ def test_a_study_is_told_what_a_setting_is_worth_over_the_shipped_one_if_it_is_k
     list(search.run(lambda: False))
     exponents = [value and round(value / math.log(1.1), 6) for value in study.told[:6]]
     assert exponents == [1, None, -1, None, None, -2]
-    assert search.state.too_large == (MethodSetting("linear", Linear(8)),)
-    assert search.state.wrong == (MethodSetting("linear", Linear(7)),)
-    assert search.state.leaders["linear"].setting.rules == Linear(6)
+    assert search.trials == Trials(finished=6, pruned=2, wrong=1, too_large=1)
+    assert search.leaders["linear"].setting.rules == Linear(6)
 
 
 MOST = 16
@@ -223,13 +211,3 @@ def test_an_equal_candidate_seldom_wins_a_better_one_mostly_and_a_slow_one_takes
     assert sum(decision == "better" for decision, _ in better) > 180
     assert {decision for decision, _ in slow} == {"hopeless"}
     assert sum(texts for _, texts in slow) / len(slow) < 3
-
-
-def test_a_ratio_is_a_geometric_mean_with_an_interval_if_there_are_several() -> None:
-    found: Any = ratio(logs(2.0, 0.5, 1.0))
-    # Student's t of two degrees of freedom is 4.303 at 97.5 %; the standard error here is log(2) / sqrt(3).
-    high = math.exp(4.303 * math.log(2) / math.sqrt(3))
-    assert (found.low, found.value, found.high) == pytest.approx((1 / high, 1, high), rel=1e-3)
-    alone: Any = ratio(logs(1.5))
-    assert (alone.value, alone.low, alone.high) == (pytest.approx(1.5), None, None)
-    assert ratio([]) is None
