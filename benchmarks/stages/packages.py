@@ -15,8 +15,6 @@ from packaging.requirements import Requirement
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "textual": ("markdown-it-py", "mdit-py-plugins", "linkify-it-py", "platformdirs", "pygments", "rich"),
-    "typer": ("annotated-doc", "pydantic", "rich", "shellingham"),
-    "pydantic": ("annotated-types", "pydantic-core", "typing-inspection", "typing-extensions"),
     "rich": ("markdown-it-py", "pygments"),
     "markdown-it-py": ("mdurl",),
     "loky": ("cloudpickle",),
@@ -32,7 +30,7 @@ absent package is absent too.
 
 def lacking(names: Iterable[str]) -> list[str]:
     """Requirements of these packages, and of those that they need, which this machine does not meet, in pip's notation,
-    such as `typer<0.30,>=0.29`.
+    such as `click<9,>=8.5`.
     """
     required = requirements()
     every = (required.get(name, Requirement(name)) for name in with_needs(names))

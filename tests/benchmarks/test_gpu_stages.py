@@ -144,14 +144,14 @@ def test_nothing_is_lacking_where_all_is_installed() -> None:
 
 
 def test_an_older_release_than_pyproject_allows_is_lacking(installed: dict[str, str]) -> None:
-    installed |= {"typer": "0.28.0", "rich": "15.0.0", "torch": "2.11.0+cu130"}
-    assert lacking(["typer", "torch"]) == [str(requirements()["typer"])]
-    installed["typer"] = "0.29.2"
-    assert lacking(["typer"]) == []
+    installed |= {"click": "8.1.0", "rich": "15.0.0", "torch": "2.11.0+cu130"}
+    assert lacking(["click", "torch"]) == [str(requirements()["click"])]
+    installed["click"] = "8.5.1"
+    assert lacking(["click"]) == []
 
 
 def test_what_a_missing_package_needs_in_turn_is_named_with_it(installed: dict[str, str]) -> None:
-    installed |= {"typer": "0.28.0", "rich": "15.0.0"}
+    installed |= {"click": "8.1.0", "rich": "15.0.0"}
     for name in ("pydantic", "pydantic-core", "annotated-types", "typing-inspection"):
         del installed[name]
     names = [Requirement(each).name for each in lacking(["typer"])]
@@ -161,8 +161,8 @@ def test_what_a_missing_package_needs_in_turn_is_named_with_it(installed: dict[s
 
 
 def test_the_remedy_is_two_commands_that_a_shell_understands() -> None:
-    text = remedy(["typer<0.30,>=0.29", "pyte"])
-    assert "pip download --no-deps -d wheels 'typer<0.30,>=0.29' pyte;" in text
+    text = remedy(["click<9,>=8.5", "pyte"])
+    assert "pip download --no-deps -d wheels 'click<9,>=8.5' pyte;" in text
     assert text.endswith("pip install --no-index --no-deps wheels/*.whl")
 
 

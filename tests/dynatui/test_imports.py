@@ -11,7 +11,7 @@ from tests.dynatui.fake_engine import story
 from tests.dynatui.pty_terminal import written
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
-SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
+SCREEN_ONLY = {"dynatui", "textual", "rich", "click"}
 LIGHT_MODULES = ("run.config", "errors", "events", "methods", "analysis.metrics", "session.steering")
 OF_MODELS = "dynatui.cli.doctor_models"
 """Imported by the doctor's checks of models alone."""

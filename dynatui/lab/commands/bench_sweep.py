@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
+import click
 
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options, request, settings
@@ -74,7 +74,7 @@ PARAMETERS: Declared = (
 
 
 def sweep(
-    context: typer.Context,
+    context: click.Context,
     *,
     space: Space | None,
     pair: OnPair,

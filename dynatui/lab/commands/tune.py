@@ -2,13 +2,13 @@
 with --drafts, ranks drafts instead. The search and verdict are in `dynatui.lab.tuning`. Imports torch only when needed.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from decoder.errors import require
 from decoder.models.names import LOOKUP, require_both
@@ -16,7 +16,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import names, say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -38,7 +38,7 @@ PARAMETERS: Declared = (
             "--drafts ID|DIR,..",
             "Instead of searching for knobs, rank these drafts of the target by speed, and show the agreement, cost "
             "and bottleneck of each draft.",
-            parse=names,
+            parse=lambda text: tuple(map(os.path.expanduser, names(text))),
         ),
         option("--minutes M", "Time for the search and for the check of its result, in minutes.", float, default=5.0),
         option("--max-new-tokens N", "Number of tokens to generate per text.", int, default=64, least=1),
@@ -53,12 +53,12 @@ OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "fo
 """Parameters that have no effect when drafts are ranked."""
 
 
-def command() -> TyperCommand:
+def command() -> Command:
     return parameters.command("tune", tune, PARAMETERS, settings.fallback)
 
 
 def tune(
-    context: typer.Context,
+    context: click.Context,
     *,
     models: Models,
     prompts: request.Prompts,
@@ -91,7 +91,7 @@ def tune(
 
 
 def ranked(
-    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
+    context: click.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
 ) -> int:
     """Ranks drafts; raises DecoderError if an option without effect beside --drafts is given, or no draft is usable."""
     settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+import click
 import pytest
-from typer.core import TyperOption
 
 from decoder.errors import LONGEST_QUOTE, quoted, shortened, with_short_quotes
 from dynatui import main as cli
@@ -144,7 +144,7 @@ MANY = "9" * 400
 WITH_VALUES = [
     option.opts[0]
     for option in cli.command().params
-    if isinstance(option, TyperOption) and option.expose_value and not option.is_flag and option.opts[0] != "--prompt"
+    if isinstance(option, click.Option) and option.expose_value and not option.is_flag and option.opts[0] != "--prompt"
 ]
 IN_TOML = {
     "a word": f'"{WORD}"',
