@@ -105,8 +105,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # click prints the help text, and raises SystemExit(1) if the reader of the output pipe has closed it.
-        if isinstance(leaving.__context__, BrokenPipeError):
+        if leaving.code == 1:  # click has printed help, and the reader of the output pipe has closed it
             raise streams.ReaderLeftError from None
         raise
 
@@ -114,7 +113,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 def _misused(error: click.ClickException) -> str:
     context: Any = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "dynatui")
-    return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
+    return f"{with_short_quotes(error.format_message().rstrip('.').replace('. (', ' ('))}; see {path} --help"
 
 
 def _show_version(context: click.Context, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - click's order

@@ -7,12 +7,11 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import click
 import msgspec
@@ -25,6 +24,7 @@ from decoder.system.host_memory import host_memory
 from decoder.system.openmp import waiting_words
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request, settings
+from dynatui.cli.finding import Finding, note, ok, problem
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.gpu import Gpu, gpus
 from dynatui.number_format import counted, size
@@ -40,16 +40,6 @@ _BF16_CAPABILITY = (8, 0)
 _PLAIN = "or give --no-kernels, which uses plain functions"
 
 
-class Finding(NamedTuple):
-    """One result of a check, with a remedy if one is needed."""
-
-    verdict: Literal["ok", "note", "problem"]
-    """problem: dynatui cannot run with these options; note: dynatui can run, but the finding matters to users."""
-    text: str
-    remedy: str = ""
-
-
-ok, note, problem = partial(Finding, "ok"), partial(Finding, "note"), partial(Finding, "problem")
 Check: TypeAlias = Callable[[], Iterable[Finding]]
 Report: TypeAlias = Mapping[str, Sequence[Finding]]
 """Findings by topic."""

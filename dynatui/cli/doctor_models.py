@@ -33,7 +33,7 @@ from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers
 from decoder.system import device as devices
 from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
-from dynatui.cli.doctor import Finding, note, ok, problem
+from dynatui.cli.finding import Finding, note, ok, problem
 from dynatui.gpu import gpus, memory_bytes_per_s
 from dynatui.number_format import counted, ms, short, size
 from dynatui.session import Models

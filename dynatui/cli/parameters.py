@@ -14,11 +14,13 @@ from typing import Any, TypeAlias, get_args, get_origin
 
 import click
 from click.shell_completion import get_completion_class
+from click.types import FuncParamType
 
 from decoder.errors import ConfigError, shortened
 
 _PLACE = re.compile(r"\b(FILE|DIR)\b")
 _WIDEST = 120
+_VARIABLE = "_DYNATUI_COMPLETE"
 Given = Mapping[str, Any]
 """Values of options by parameter name; None for an option that was not given."""
 
@@ -113,27 +115,16 @@ def argument(
     return click.Argument([name], metavar=shown, help=explained, required=required, type=_type(kind, metavar, parse))
 
 
-class _Parsed(click.ParamType[Any]):
-    name = "text"
-
-    def __init__(self, parse: Callable[[Any], object]) -> None:
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        del param, ctx
-        return self._parse(value)
-
-
 def _type(
     kind: Any, metavar: str, parse: Callable[[str], object] | None, least: int | None = None, most: int | None = None
 ) -> click.ParamType[Any]:
     """Converts one text. In paths, a leading ~ is expanded, since shells do not expand it after =."""
     each = get_args(kind)[0] if get_origin(kind) is list else kind
     if parse:
-        return _Parsed(parse)
+        return FuncParamType(lambda text: parse(text))
     if each is Path or (each is str and _PLACE.search(metavar)):
         # `os.path.expanduser` leaves the text as it is if there is no such user.
-        return _Parsed(lambda text: each(os.path.expanduser(text)))  # noqa: PTH111
+        return FuncParamType(lambda text: each(os.path.expanduser(text)))  # noqa: PTH111
     if each is int:
         whole = click.IntRange(least, most)
         whole.name = "whole number"
@@ -202,43 +193,33 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
 
 
 _STARTUP_FILES = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/config.fish"}
-_PREPARE = {"zsh": "autoload -Uz compinit && compinit\n"}
 
 
-def _script(context: click.Context, shell: str) -> str:
-    complete = get_completion_class(shell)
-    if complete is None:
-        raise ConfigError(f"there is no completion for {shortened(shell)}; give {', '.join(_STARTUP_FILES)}")
-    return _PREPARE.get(shell, "") + complete(context.command, {}, "dynatui", "_DYNATUI_COMPLETE").source()
-
-
-def _show(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
-    if shell:
-        click.echo(_script(context, shell))
-        context.exit()
-
-
-def _install(context: click.Context, _option: click.Parameter, shell: str | None) -> None:
-    """Writes the script beside the shell's startup file, and a line into this file that reads the script."""
+def _complete(context: click.Context, asked: click.Parameter, shell: str | None) -> None:
+    """Prints the script with which a shell completes words, or appends it to the shell's startup file."""
     if not shell:
         return
-    script, startup = _script(context, shell), Path(_STARTUP_FILES.get(shell, "~/.profile")).expanduser()
-    place = startup.with_name(f".dynatui-completion.{shell}")
+    complete = get_completion_class(shell)
+    if complete is None or shell not in _STARTUP_FILES:
+        raise ConfigError(f"there is no completion for {shortened(shell)}; give {', '.join(_STARTUP_FILES)}")
+    prepare = "autoload -Uz compinit && compinit\n" if shell == "zsh" else ""
+    script = f"{prepare}{complete(context.command, {}, 'dynatui', _VARIABLE).source()}\n"
+    if asked.name == "show_completion":
+        click.echo(script)
+        context.exit()
+    startup = Path(_STARTUP_FILES[shell]).expanduser()
     startup.parent.mkdir(parents=True, exist_ok=True)
-    place.write_text(script, encoding="utf-8")
-    line = f"source {place}\n"
-    if not startup.exists() or line not in startup.read_text(encoding="utf-8"):
+    if not startup.exists() or _VARIABLE not in startup.read_text(encoding="utf-8"):
         with startup.open("a", encoding="utf-8") as file:
-            file.write(line)
+            file.write(f"\n{script}")
     click.echo(f"{shell} completion is installed in {startup}; it works in new terminals")
     context.exit()
 
 
 def completion() -> list[Option]:
-    """Options that show or install the script with which a shell completes the words of a command line."""
     shell = Path(os.environ.get("SHELL") or "bash").name
     further: dict[str, Any] = {"is_eager": True, "expose_value": False, "is_flag": False, "flag_value": shell}
     return [
-        option("--install-completion SHELL", "Install completion for the current shell.", callback=_install, **further),
-        option("--show-completion SHELL", "Show completion for the current shell.", callback=_show, **further),
+        option("--install-completion SHELL", "Install completion for your shell.", callback=_complete, **further),
+        option("--show-completion SHELL", "Show the script of completion.", callback=_complete, **further),
     ]

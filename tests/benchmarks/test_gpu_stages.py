@@ -151,13 +151,13 @@ def test_an_older_release_than_pyproject_allows_is_lacking(installed: dict[str, 
 
 
 def test_what_a_missing_package_needs_in_turn_is_named_with_it(installed: dict[str, str]) -> None:
-    installed |= {"click": "8.1.0", "rich": "15.0.0"}
-    for name in ("pydantic", "pydantic-core", "annotated-types", "typing-inspection"):
+    installed |= {"rich": "1.0"}
+    for name in ("markdown-it-py", "mdurl"):
         del installed[name]
-    names = [Requirement(each).name for each in lacking(["typer"])]
-    assert names == ["annotated-types", "pydantic", "pydantic-core", "typer", "typing-inspection"]
-    installed |= {"typer": "0.29.2"} | dict.fromkeys(("pydantic", "annotated-types", "typing-inspection"), "99")
-    assert lacking(["typer"]) == ["pydantic-core"]
+    names = [Requirement(each).name for each in lacking(["rich"])]
+    assert names == ["markdown-it-py", "mdurl", "rich"]
+    installed |= {"rich": "15.0.0", "markdown-it-py": "99"}
+    assert lacking(["rich"]) == ["mdurl"]
 
 
 def test_the_remedy_is_two_commands_that_a_shell_understands() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from dynatui.cli.doctor import Finding, checks, examine, page, works
+from dynatui.cli.doctor import checks, examine, page, works
+from dynatui.cli.finding import Finding
 from dynatui.session import Models
 
 

@@ -21,7 +21,8 @@ from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
 from dynatui import main as cli
 from dynatui.cli import doctor, doctor_models
-from dynatui.cli.doctor import Finding, examine, lacking, note, ok, page
+from dynatui.cli.doctor import examine, lacking, page
+from dynatui.cli.finding import Finding, note, ok
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import heads, tiny

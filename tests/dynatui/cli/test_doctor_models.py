@@ -11,7 +11,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.quantisation import memory_of
 from decoder.run import expected
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor import Finding
+from dynatui.cli.finding import Finding
 from dynatui.gpu import Gpu
 from dynatui.number_format import size
 from dynatui.session import Models
