@@ -16,8 +16,7 @@ from decoder.methods.option import Option
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli import settings
-from dynatui.cli.settings import LARGEST_FILE, Setting, checked, table, toml
-from dynatui.files import opened, text_of
+from dynatui.cli.settings import Setting, checked, toml
 
 PRESET = "preset"
 METHODS_OF_PRESETS = ("dynatree", "linear")
@@ -109,15 +108,9 @@ def _options() -> list[tuple[str, Option]]:
 
 def _read(path: Path) -> dict[str, Setting]:
     known: dict[str, Any] = {option.name: option.kind for _, option in _options()}
-    try:
-        with opened(path) as file:
-            too_large = "too large for a preset; remove the file"
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
-    except OSError as error:
-        remedy = "make it readable or remove it"
-        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
+    text, content = settings.read_table(path, _REMEDY, "make it readable or remove it")
     others = f"a preset can set {', '.join(known)}"
-    return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is not an option of a preset; {{}}{others}")
+    return checked(path, text, content, known, f"{{}} is not an option of a preset; {{}}{others}")
 
 
 def _path(name: str) -> Path:

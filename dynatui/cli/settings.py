@@ -39,9 +39,15 @@ class Setting:
     """Where the setting is made: an environment variable, or a file and a line."""
 
 
-def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
+def read_table(path: Path, usual_remedy: str, unreadable: str) -> tuple[str, dict[str, Any]]:
+    """Text and parsed content of a TOML file; ConfigErrors end in one of the two remedies."""
     try:
-        return tomllib.loads(text)
+        with opened(path) as file:
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large="which is too large for a file of settings")
+    except OSError as error:
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {unreadable}") from error
+    try:
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or usual_remedy
         # A ValueError that is not a TOMLDecodeError means that a number has too many digits for Python to convert.
@@ -229,16 +235,16 @@ def with_places(error: DecoderError) -> str:
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """Text and parsed content of the settings file; both are empty if the default file does not exist."""
-    named, text = os.environ.get(FILE_VARIABLE), ""
-    too_large = "which is too large for a settings file; name another file"
+    named = os.environ.get(FILE_VARIABLE)
+    unreadable = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
     try:
-        with opened(path) as file:
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
-    except OSError as error:
-        if named or not isinstance(error, FileNotFoundError | NotADirectoryError):
-            remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
-            raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-    return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
+        return read_table(
+            path, "correct the file, or start from the output of dynatui config --print-default", unreadable
+        )
+    except ConfigError as error:
+        if named or not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
+    return "", {}
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:

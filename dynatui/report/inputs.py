@@ -7,40 +7,25 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-import msgspec
-
-from decoder.errors import ConfigError, DecoderError, shortened
+from decoder.errors import ConfigError, shortened
 from decoder.events import Event
-from dynatui.files import opened
-from dynatui.record.checks import other_form
 from dynatui.record.reader import Runs
-from dynatui.record.recording import opening_line
 from dynatui.report.page import HtmlPage
 from dynatui.report.replay import replay_page
 
 MOST_BYTES = 256 * 2**20
 """Maximum size in bytes of a recording from which a page is made."""
-_REMEDY = "give a recording, as --record writes it"
-
-
-class InputError(DecoderError): ...
-
-
-class _Opening(msgspec.Struct):
-    type: str | None = None
-    setup: msgspec.Raw = msgspec.Raw()
-    begun: msgspec.Raw = msgspec.Raw()
 
 
 def page_of(path: Path, run: int | None = None) -> HtmlPage:
     """`run` is the number of a run, from 1; None means all runs. Raises DecoderError if there is no such run."""
-    try:
-        _require_recording(path)
-        if run is None:
-            return replay_page(path.name, Runs(path))
-        return replay_page(path.name, [run_of(path, run)], first=run)
-    except OSError as error:
-        raise InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}") from None
+    size = path.stat().st_size if path.is_file() else 0
+    if size > MOST_BYTES:
+        raise ConfigError(
+            f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} MiB that a page can hold; "
+            "record fewer prompts in one file"
+        )
+    return replay_page(path.name, Runs(path) if run is None else [run_of(path, run)], first=run or 1)
 
 
 def run_of(path: Path, number: int) -> Sequence[Event]:
@@ -61,32 +46,6 @@ def require_other_file(source: Path, page: Path) -> None:
         if page.samefile(source):
             remedy = "set --output to another file"
             raise ConfigError(f"{shortened(page)} is a source of the page and is not overwritten; {remedy}")
-
-
-def _require_recording(path: Path) -> None:
-    """Raises InputError for a file that is too large or not a recording; a pipe, readable only once, is not checked."""
-    if not path.is_file():
-        return
-    with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MOST_BYTES:
-            raise InputError(
-                f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} MiB that a page can hold; "
-                "record fewer prompts in one file"
-            )
-        line = opening_line(file)
-    try:
-        opening = msgspec.json.decode(line, type=_Opening)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        opening = _Opening()
-    if opening.type == "run":
-        return
-    if form := other_form(line):
-        raise InputError(f"{shortened(path)}: {form}")
-    if bytes(opening.setup) or bytes(opening.begun):
-        tables = "bench speed prints" if bytes(opening.setup) else "the report.md beside it has"
-        raise InputError(f"{shortened(path)} is a benchmark, which has no page; {tables} its tables")
-    raise InputError(f"{shortened(path)} is {'empty' if not line else 'no recording'}; {_REMEDY}")
 
 
 def require_free(path: Path, *, force: bool) -> None:
