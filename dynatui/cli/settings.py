@@ -237,10 +237,9 @@ def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """Text and parsed content of the settings file; both are empty if the default file does not exist."""
     named = os.environ.get(FILE_VARIABLE)
     unreadable = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
+    invalid = "correct the file, or start from the output of dynatui config --print-default"
     try:
-        return read_table(
-            path, "correct the file, or start from the output of dynatui config --print-default", unreadable
-        )
+        return read_table(path, invalid, unreadable)
     except ConfigError as error:
         if named or not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             raise
