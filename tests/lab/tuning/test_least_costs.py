@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.cli.devices import named_device
+from dynatui.cli.advise import named_device
 from dynatui.lab.tuning.profiling import least_costs
 from dynatui.servers.profile_file import ModelSize
 
