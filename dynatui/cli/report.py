@@ -6,11 +6,11 @@ import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 from decoder.errors import ConfigError, shortened
 from decoder.events import Event
 from dynatui.cli.parameters import Declared, argument, option, switch
+from dynatui.files import write_whole
 from dynatui.record.reader import Runs
 from dynatui.terminal import streams
 
@@ -110,18 +110,7 @@ def write_report(text: str, path: Path, *, force: bool) -> None:
     require_free(path, force=force)
     place = path.resolve()
     try:
-        with NamedTemporaryFile("wb", dir=place.parent, prefix=".dynatui-", suffix=".html", delete=False) as file:
-            try:
-                file.write(text.encode())
-                file.flush()
-                os.fsync(file.fileno())
-                if place.exists():
-                    Path(file.name).chmod(stat.S_IMODE(place.stat().st_mode))
-                Path(file.name).replace(place)
-            except BaseException:
-                with suppress(OSError):
-                    Path(file.name).unlink()
-                raise
+        write_whole(place, text.encode(), mode=stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o600)
     except OSError as error:
         remedy = "set --output to a file in a folder with free space"
         raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
