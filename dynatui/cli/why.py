@@ -169,7 +169,7 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[RunFold], out: TextIO) -> None:
-    """Prints the report of all runs, or of those before an invalid line. Runs are not kept: they may exceed the memory."""
+    """Prints the report of all runs, or of those before an invalid line. Keeps no run: runs may exceed the memory."""
     prompts, known = list[str](), list[MethodCase]()
     try:
         for number, race in enumerate(races, 1):
