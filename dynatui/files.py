@@ -1,10 +1,11 @@
-"""Opens files named by users. A pipe that no other process opens causes an error within seconds."""
+"""Opens and writes files named by users. A pipe that no other process opens causes an error within seconds."""
 
 import errno
 import os
 import select
 import stat
 import time
+from contextlib import suppress
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -42,6 +43,29 @@ def to_append(path: Path) -> BinaryIO:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)
+
+
+def write_whole(path: Path, content: bytes, *, mode: int | None = None, replace: bool = True) -> None:
+    """Writes a file completely or not at all, however the program ends; `mode`: its permissions, None the usual ones.
+
+    Raises OSError; FileExistsError if the file exists and `replace` is false.
+    """
+    new = path.with_name(f".{os.getpid()}.new")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 if mode is None else 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        if replace:
+            new.replace(path)
+        else:
+            path.hardlink_to(new)  # fails if another process has made this file in the meantime
+    finally:
+        with suppress(OSError):  # if the folder is no longer writable, deletion fails as well
+            new.unlink(missing_ok=True)
 
 
 def pipe_to_write(path: Path) -> int:

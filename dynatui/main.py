@@ -9,9 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import typer
-from typer.core import TyperCommand, TyperGroup
-from typer.main import get_install_completion_arguments
+import click
 
 import decoder
 from decoder.errors import (
@@ -56,7 +54,7 @@ USAGE_ERROR = DecoderError.exit_code
 def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _invoked(arguments)
-    except typer.TyperException as error:
+    except click.ClickException as error:
         return _refused(_misused(error), USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
@@ -71,14 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         streams.discard_output()
         return _refused(str(limit), limit.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         streams.discard_output()  # the buffer may still hold a part of the interrupted write
         return headless.INTERRUPTED
 
 
-def command() -> TyperGroup:
+def command() -> parameters.Group:
     configured = settings.fallback
-    commands: list[TyperCommand | TyperGroup] = [
+    commands: list[click.Command] = [
         parameters.command("replay", replay, REPLAY, configured),
         parameters.command("config", config.config, config.PARAMETERS),
         parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
@@ -91,10 +89,7 @@ def command() -> TyperGroup:
         from dynatui.lab.commands import bench, profile, selector, tune  # noqa: PLC0415 - the laboratory may be missing
 
         commands += profile.command(), tune.command(), bench.command(), selector.command()
-    further = {"invoke_without_command": True, "context_settings": {"help_option_names": ["-h", "--help"]}}
-    live = parameters.group("", watch, live_parameters(), commands, configured, **further)
-    live.params += get_install_completion_arguments()
-    return live
+    return parameters.group("", watch, live_parameters(), commands, configured, invoke_without_command=True)
 
 
 def _invoked(arguments: Sequence[str] | None) -> int:
@@ -110,22 +105,21 @@ def _invoked(arguments: Sequence[str] | None) -> int:
             raise not_importable(error) from error
         raise
     except SystemExit as leaving:
-        # Typer and rich print the help text, and raise SystemExit(1) if the reader of the output pipe has closed it.
-        if isinstance(leaving.__context__, BrokenPipeError):
+        if leaving.code == 1:  # click has printed help, and the reader of the output pipe has closed it
             raise streams.ReaderLeftError from None
         raise
 
 
-def _misused(error: typer.TyperException) -> str:
+def _misused(error: click.ClickException) -> str:
     context: Any = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "dynatui")
-    return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
+    return f"{with_short_quotes(error.format_message().rstrip('.').replace('. (', ' ('))}; see {path} --help"
 
 
-def _show_version(_context: Any, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - Typer calls it by position
+def _show_version(context: click.Context, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - click's order
     if wanted:
-        typer.echo(f"dynatui {decoder.__version__}")
-        raise typer.Exit
+        click.echo(f"dynatui {decoder.__version__}")
+        context.exit()
 
 
 _VERSION = switch("--version", "Show the version and exit.", is_eager=True, expose_value=False, callback=_show_version)
@@ -167,11 +161,12 @@ def live_parameters() -> Declared:
         _TOUR,
         OptionGroup("view", options.LIVE_VIEW),
         _VERSION,
+        *parameters.completion(),
     )
 
 
 def watch(
-    context: typer.Context,
+    context: click.Context,
     *,
     models: Models,
     prompts: request.Prompts,
@@ -283,15 +278,15 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
         return headless.follow(events(path, Event()), transcript)
 
 
-def _refuse_options_beside_follow(context: typer.Context) -> None:
+def _refuse_options_beside_follow(context: click.Context) -> None:
     """Refuses options of decoding: the process that writes the recording has set their values."""
     known = settings.options_of(context.command).values()
-    decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
+    decoding = {option.name for option in known if option.panel in options.DECODING}
     with about("follow"):
         settings.refuse(context, dict.fromkeys(decoding - {"follow"}, "beside --follow, which decodes nothing"))
 
 
-def _refuse_options_before(context: typer.Context) -> None:
+def _refuse_options_before(context: click.Context) -> None:
     """Refuses options before a subcommand: they belong to the live command and would have no effect."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():

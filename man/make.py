@@ -3,7 +3,7 @@
     python man/make.py
 
 The help of options and keys is read from their declarations; only the other texts of the page are in this module. Does
-not depend on typer's layout of `--help`.
+not depend on the layout of `--help`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,10 +11,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from typer.core import TyperArgument, TyperOption
+import click
 
 import decoder
 from dynatui.cli import config
+from dynatui.cli.parameters import Option
 from dynatui.keymap import ATTACHED, CURSOR, GROUPS, SIDE_BY_SIDE, Mode
 from dynatui.main import command
 
@@ -97,11 +98,7 @@ def _synopsis(live: Any) -> Iterator[str]:
     yield rf"{_bold('dynatui')} [\fIOPTIONS\fR]"
     for name, sub in _commands(live):
         arguments = "".join(
-            rf" \fI{_text(parameter.metavar or parameter.name)}\fR"
-            if parameter.required
-            else rf" [\fI{_text(parameter.metavar or parameter.name)}\fR]"
-            for parameter in sub.params
-            if isinstance(parameter, TyperArgument)
+            rf" \fI{_text(str(each.metavar))}\fR" for each in sub.params if isinstance(each, click.Argument)
         )
         yield ".br"
         yield rf"{_bold(f'dynatui {name}')}{arguments} [\fIOPTIONS\fR]"
@@ -118,8 +115,8 @@ def _commands(group: Any) -> Iterator[tuple[str, Any]]:
 
 def _options(live: Any) -> Iterator[str]:
     """The options, grouped under the same headings as in `--help`."""
-    options = [option for option in live.params if isinstance(option, TyperOption)]
-    for panel, group in groupby(options, lambda option: option.rich_help_panel or "General"):
+    options = [option for option in live.params if isinstance(option, Option)]
+    for panel, group in groupby(options, lambda option: option.panel):
         yield f".SS {_text(str(panel))}"
         yield from _described(group)
     yield from _item(_bold("-h, --help"), "Show a summary and exit.")
@@ -127,7 +124,7 @@ def _options(live: Any) -> Iterator[str]:
 
 def _described(parameters: Iterable[Any]) -> Iterator[str]:
     for parameter in parameters:
-        if isinstance(parameter, TyperArgument):
+        if isinstance(parameter, click.Argument):
             yield from _item(rf"\fI{_text(parameter.metavar or parameter.name)}\fR", parameter.help or "")
         else:
             names = ", ".join(_bold(name) for name in [*parameter.opts, *parameter.secondary_opts])
@@ -135,7 +132,7 @@ def _described(parameters: Iterable[Any]) -> Iterator[str]:
             yield from _item(names + value, f"{parameter.help}{_default(parameter)}")
 
 
-def _default(option: TyperOption) -> str:
+def _default(option: Option) -> str:
     """The default of an option as a sentence; empty if there is none."""
     match config.default(option):
         case None:

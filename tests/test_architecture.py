@@ -27,7 +27,7 @@ FOLDERS = sorted(
 MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
 """Matches a string that names a module of ours; such modules are imported lazily."""
 LAB = "dynatui/lab/"
-NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
+NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "click"}
 
 Imports: TypeAlias = Mapping[str, frozenset[str]]
 """The files that each file imports, as paths from the root."""

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 def lacking(names: Iterable[str]) -> list[str]:
-    """Requirements of these packages that this machine does not meet, in pip's notation (`typer<0.30,>=0.29`)."""
+    """Requirements of these packages that this machine does not meet, in pip's notation (`click<9,>=8.5`)."""
     required = requirements()
     every = (required.get(name, Requirement(name)) for name in names)
     return sorted(str(requirement) for requirement in every if not _met(requirement))

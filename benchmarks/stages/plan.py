@@ -87,7 +87,7 @@ DRY = Setting(
 )
 """The fake CUDA device of the tests, whose work the CPU does."""
 ENGINE = ("torch", "transformers", "safetensors", "huggingface-hub", "numpy", "msgspec", "jaxtyping", "platformdirs")
-SCREEN = (*ENGINE, "textual", "rich", "typer", "loky", "pyte")
+SCREEN = (*ENGINE, "textual", "rich", "click", "loky", "pyte")
 TESTS = (*ENGINE, "pytest", "hypothesis")
 STAGES = (
     Stage("machine", "versions and memory", f"{HERE}.machine:machine", 40, 5, ENGINE),

@@ -4,13 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import typer
-from typer.core import TyperOption
+import click
 
 from decoder.methods import METHODS, defaults
 from decoder.run.config import RunConfig
 from dynatui.cli import request, settings
-from dynatui.cli.parameters import CONTEXT, Declared, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Option, switch
 from dynatui.cli.presets import PRESET
 from dynatui.cli.settings import KEYS, KINDS, Setting, key_of, kinds, options_of, toml
 from dynatui.keymap import KEYMAP
@@ -31,7 +30,7 @@ PARAMETERS: Declared = (
 )
 
 
-def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
+def config(context: click.Context, *, path: bool, print_default: bool) -> int:
     """Show the settings in force, and where each is set: in the settings file or by a variable."""
     out, _ = streams.for_printing()
     live = context.find_root()
@@ -72,23 +71,13 @@ def in_force(live: Any) -> str:
     return lines + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
 
 
-def summary(live: Any) -> str:
-    in_force(live)
-    places = [setting.place for setting in settings.applied(live).values()]
-    by_variables = sum(place.startswith(settings.PREFIX) for place in places)
-    by_file = len(places) - by_variables
-    path = settings.file_path()
-    lacking = "" if path.exists() else " (does not exist)"
-    return f"settings from {path}{lacking}: {by_file}; settings from environment variables: {by_variables}"
-
-
-def default(option: TyperOption) -> object:
-    return _effective(key_of(option), option.default, RunConfig())
+def default(option: Option) -> object:
+    return None if option.required else _effective(key_of(option), option.default, RunConfig())
 
 
 def _explained(live: Any) -> Iterator[str]:
     known = kinds(live)
-    for panel, group in groupby(options_of(live).items(), lambda pair: str(pair[1].rich_help_panel)):
+    for panel, group in groupby(options_of(live).items(), lambda pair: pair[1].panel):
         yield f"\n# --- {panel} ---\n"
         for key, each in group:
             value = default(each)

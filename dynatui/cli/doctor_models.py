@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 
 import decoder
@@ -32,56 +31,58 @@ from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers
 from decoder.system import device as devices
 from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
-from dynatui.cli.doctor_machine import CheckResult, DoctorInput
+from dynatui.cli.finding import Finding, note, ok, problem
 from dynatui.gpu import gpus, memory_bytes_per_s
 from dynatui.number_format import counted, ms, short, size
 from dynatui.session import Models
 
 _CACHED = "models--"
 _MOST_NAMED = 6
-LARGEST_BYTES = 2**50
-"""Largest size of a model's weights that is accepted from the index of a checkpoint."""
-_UNKNOWN = "the times of the models cannot be estimated"
 
 
-def models(case: DoctorInput) -> Iterator[CheckResult]:
+def models(pair: Models, *, forbidden: bool = False) -> Iterator[Finding]:
     """Checks of the models that would be loaded: presence on this machine, memory, tokenizers, and possible drafts."""
-    pair = case.models
-    if _lacks_target(pair):
-        remedy = "give --target too, or --draft lookup alone"
-        yield CheckResult("problem", "a draft was named without its target", remedy)
-        return
     names = _names_of(pair)
+    if not names:
+        yield problem("a draft was named without its target", "give --target too, or --draft lookup alone")
+        return
     require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
     require_gpu_layers(names, pair.gpu_layers)
     if larger := inflated(pair):
-        yield CheckResult("ok", made(larger))
+        yield ok(made(larger))
         for role, model in larger.items():
-            yield from _memory(case, role, model.architecture, 0)
+            yield from _memory(pair, role, model.architecture, 0)
         return
     absent = [name for name in names.values() if _place_of(name) is None and not checkpoints.looks_like_a_path(name)]
     broken = False
     for role, name in names.items():
-        findings = [_absent(case, role, _base_of(name))] if name in absent else list(_model(case, role, name))
-        broken |= name not in absent and any(finding.verdict == "problem" for finding in findings)
-        yield from findings
+        if name in absent:
+            yield _absent(role, _base_of(name), forbidden=forbidden)
+        else:
+            findings = list(_model(pair, role, name, forbidden=forbidden))
+            broken |= any(finding.verdict == "problem" for finding in findings)
+            yield from findings
+    yield from _drafting(pair, names, complete=not absent, broken=broken)
+
+
+def _drafting(pair: Models, names: Mapping[str, str], *, complete: bool, broken: bool) -> Iterator[Finding]:
     if pair.draft == LOOKUP:
-        yield CheckResult("ok", "drafts are copied from earlier in the text, without a model")
+        yield ok("drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
-        if not (absent or broken or is_gguf(names["target"])):
-            yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
-    elif not absent and not head_shape(names["draft"]):
-        _, of_draft = compatibility.tokenizers_of(*map(_readable, names.values()))
-        shared = f"share a tokenizer{'' if broken or of_draft else _lacking(names)}"
-        tokenizers = f"have different tokenizers: {TRANSLATED}" if of_draft else shared
-        yield CheckResult("ok", f"target and draft {tokenizers}")
+        if complete and not broken and not is_gguf(names["target"]):
+            yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(pair, names["target"])
+    elif complete and not head_shape(names["draft"]):
+        if compatibility.tokenizers_of(*map(_readable, names.values()))[1]:
+            yield ok(f"target and draft have different tokenizers: {TRANSLATED}")
+        else:
+            yield ok(f"target and draft share a tokenizer{'' if broken else _lacking(names)}")
 
 
-def rounds(case: DoctorInput) -> Iterator[CheckResult]:
+def rounds(pair: Models) -> Iterator[Finding]:
     """Whether the host or CUDA graphs drive the rounds; on a GPU, tries CUDA graphs with the embedded pair."""
-    pair = case.models
-    if _lacks_target(pair):
-        return
+    names = _names_of(pair)
+    if not names:
+        return  # the check of models reports it
     device = devices.choose_device(pair.device)
     if devices.has_graphs(device) and not pair.exact:
         tried = paths.decoding_path(
@@ -90,11 +91,10 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
         embedded = "rounds of the embedded pair are driven by"
         if tried.name == paths.HOST:
             text = f"{embedded} the host on {device}, which is slower: {tried.reason}"
-            yield CheckResult("note", text, "another version of torch or of the driver may help")
+            yield note(text, "another version of torch or of the driver may help")
             return
-        yield CheckResult("ok", f"{embedded} {tried.name} on {device}: {tried.reason}")
-    names = _names_of(pair)
-    if not all(_place_of(name) for name in names.values()):
+        yield ok(f"{embedded} {tried.name} on {device}: {tried.reason}")
+    if not all(map(_place_of, names.values())):
         return
     folders = {role: _readable(name) for role, name in names.items() if role == "target" or not head_shape(name)}
     configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
@@ -107,21 +107,21 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
     if compatibility.tokenizers_of(*folders.values())[1]:
         reason = TRANSLATED if devices.has_graphs(device) else f"{path.reason}; {TRANSLATED}"
         path = paths.DecodingPath(paths.HOST, reason)
-    yield CheckResult("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
+    yield ok(f"rounds of the models would be driven by: {path.name}, {path.reason}")
 
 
-def theoretical_times(case: DoctorInput) -> Iterator[CheckResult]:
+def theoretical_times(pair: Models) -> Iterator[Finding]:
     """Roofline estimates of the speed of plain decoding, and of the time and break-even of rounds of several sizes."""
-    names = _names_of(case.models)
-    if _lacks_target(case.models) or not all(_place_of(name) for name in names.values()):
+    names = _names_of(pair)
+    if not names or not all(map(_place_of, names.values())):
         return  # the check of models reports missing models
     with suppress(DecoderError):  # the check of models reports errors
-        target = _timed(case, "target", names["target"])
+        target = _timed(pair, "target", names["target"])
         if isinstance(target, str):
-            yield CheckResult("note", f"{_UNKNOWN}: {target}")
+            yield note(f"the times of the models cannot be estimated: {target}")
             return
-        draft = _timed(case, "draft", names["draft"]) if "draft" in names else None
-        yield CheckResult("ok", _speed(target))
+        draft = _timed(pair, "draft", names["draft"]) if "draft" in names else None
+        yield ok(target.speed_words)
         yield from _times(target, draft)
 
 
@@ -130,38 +130,10 @@ def inflated(pair: Models) -> dict[str, Inflated]:
     return inflated_pair(pair.inflate, _names_of(pair)) if pair.inflate is not None else {}
 
 
-def _absent(case: DoctorInput, role: str, base: str) -> CheckResult:
-    if case.forbidden:
-        return CheckResult("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
-    text = f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts"
-    remedy = f"hf download {base} --include '*.json' gets the files that doctor examines, without weights"
-    return CheckResult("note", text, remedy)
-
-
-def _lacking(names: Mapping[str, str]) -> str:
-    """How many of the target's token ids the draft lacks, as a clause; empty if none, or if a model is a GGUF file."""
-    if any(map(is_gguf, names.values())):
-        return ""
-    places = (_readable(names[role]) for role in ("target", "draft"))
-    target, draft = (sizes_of(place, checkpoints.load_config(place)).vocabulary for place in places)
-    return f"; {target - draft} of the target's {target} token ids are never drafted" if target > draft else ""
-
-
-def _mtp_layer(target: str) -> CheckResult:
-    place = _readable(target)
-    try:
-        weights = f"{mtp_layout(place, checkpoints.load_config(place)).projection} and other weights"
-    except DecoderError as error:
-        return CheckResult("problem", f"draft: {error}")
-    return CheckResult("ok", f"draft {MTP}: the target's checkpoint has an MTP layer: {weights}")
-
-
-def _lacks_target(pair: Models) -> bool:
-    return pair.target is None and pair.draft not in (None, LOOKUP)
-
-
 def _names_of(pair: Models) -> dict[str, str]:
-    """{role: name of the model}; the models of the embedded pair if the user names no model."""
+    """{role: name of the model}; the embedded pair if no model is named; nothing for a draft without its target."""
+    if pair.target is None and pair.draft not in (None, LOOKUP):
+        return {}
     target = {"target": pair.target or str(checkpoints.EMBEDDED_TARGET)}
     if pair.draft in (LOOKUP, MTP) or (pair.target and pair.draft is None):
         return target
@@ -190,53 +162,73 @@ def _in_cache(name: str) -> Path | None:
 def _base_of(name: str) -> str:
     """Folder or hub id of an adapter's base model; `name` itself if there is no readable adapter."""
     folder = Path(name) if Path(name).is_dir() else _in_cache(name)
-    if folder is None:
-        return name
-    try:
-        base = base_of_adapter(str(folder))
-    except DecoderError:
-        return name  # the error is reported where the configuration is read
+    base = str(folder)
+    with suppress(DecoderError):  # the error is reported where the configuration is read
+        base = base_of_adapter(base) if folder else base
     return name if base == str(folder) else base
 
 
-def _model(case: DoctorInput, role: str, name: str) -> Iterator[CheckResult]:
+def _absent(role: str, base: str, *, forbidden: bool) -> Finding:
+    if forbidden:
+        return problem(f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+    remedy = f"hf download {base} --include '*.json' gets the files that doctor examines, without weights"
+    return note(f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts", remedy)
+
+
+def _lacking(names: Mapping[str, str]) -> str:
+    """How many of the target's token ids the draft lacks, as a clause; empty if none, or if a model is a GGUF file."""
+    if any(map(is_gguf, names.values())):
+        return ""
+    places = (_readable(names[role]) for role in ("target", "draft"))
+    target, draft = (sizes_of(place, checkpoints.load_config(place)).vocabulary for place in places)
+    return f"; {target - draft} of the target's {target} token ids are never drafted" if target > draft else ""
+
+
+def _mtp_layer(target: str) -> Finding:
+    place = _readable(target)
+    try:
+        projection = mtp_layout(place, checkpoints.load_config(place)).projection
+    except DecoderError as error:
+        return problem(f"draft: {error}")
+    return ok(f"draft {MTP}: the target's checkpoint has an MTP layer: {projection} and other weights")
+
+
+def _model(pair: Models, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
     """Type, weights and memory of a model whose configuration is on this machine."""
     place, shown = _readable(name), checkpoints.display_name(name)
     try:
         if is_gguf(name):
-            yield CheckResult("ok", f"{role} {gguf_words(name)}")
+            yield ok(f"{role} {gguf_words(name)}")
             return
         head = head_shape(place) if role == "draft" else None
-        config: Any = None if head else _decodable(case, shown, place)
+        config: Any = None if head else _decodable(pair, shown, place)
     except DecoderError as error:
-        yield CheckResult("problem", f"{role}: {error}")
+        yield problem(f"{role}: {error}")
         return
     base, called = _base_of(place), f"{role} {shown}: {head.kind if head else config.model_type}"
     if adapter_of(place) is not None:
-        text = f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
-        yield CheckResult("ok", text)
+        yield ok(f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}")
     if weights := _weights_bytes(_readable(base)):
-        yield CheckResult("ok", f"{called}, weights of {size(weights)}")
+        yield ok(f"{called}, weights of {size(weights)}")
     elif Path(name).is_dir():
         remedy = "choose a model with such weights, or convert this one"
-        yield CheckResult("problem", f"{role} {name} has no safetensors weights", remedy)
-    elif case.forbidden:
-        yield CheckResult("problem", f"{called}, weights are not on this machine", "unset HF_HUB_OFFLINE")
+        yield problem(f"{role} {name} has no safetensors weights", remedy)
+    elif forbidden:
+        yield problem(f"{called}, weights are not on this machine", "unset HF_HUB_OFFLINE")
     else:
-        text = f"{called}, weights are not on this machine; they are downloaded when dynatui starts"
-        yield CheckResult("note", text)
+        yield note(f"{called}, weights are not on this machine; they are downloaded when dynatui starts")
     if config is not None:
-        yield from _memory(case, role, config, weights or _size_in_index(place))
+        yield from _memory(pair, role, config, weights)
     if role == "target":
         yield from _end_of_turn(shown, place, config)
 
 
-def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
+def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
     """A note if decoding would not stop at the end of a turn of a chat model."""
     try:
         tokenizer: Any = checkpoints.load_tokenizer(place)
     except DecoderError as error:
-        yield CheckResult("problem", f"target: {error}")
+        yield problem(f"target: {error}")
         return
     end = getattr(tokenizer, "eos_token_id", None)
     file = "generation_config.json" if content_of(place, "generation_config.json") else "config.json"
@@ -247,15 +239,14 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
     if end not in (named if isinstance(named, list) else [named]):
         ending = f"its tokenizer ends texts with {clean_line(tokenizer.eos_token)} (token {end})"
         unnamed = f"but {file} does not name this token: an answer may run on until --max-new-tokens"
-        text = f"target {shown} is made for chat, and {ending}, {unnamed}"
-        yield CheckResult("note", text, f"add {end} to eos_token_id in {file}")
+        yield note(f"target {shown} is made for chat, and {ending}, {unnamed}", f"add {end} to eos_token_id in {file}")
 
 
-def _decodable(case: DoctorInput, shown: str, folder: str) -> Any:
+def _decodable(pair: Models, shown: str, folder: str) -> Any:
     """The model's configuration; raises DecoderError if it is unreadable or the model cannot run on this machine."""
     config = checkpoints.load_config(folder)
     compatibility.check_config(shown, config)
-    quantisation_of(shown, config, devices.choose_device(case.models.device))
+    quantisation_of(shown, config, devices.choose_device(pair.device))
     weight_files(folder)  # refuses pointers to weights that were not downloaded
     return config
 
@@ -264,47 +255,36 @@ def _weights_bytes(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
-def _size_in_index(folder: str) -> int:
-    """Bytes of weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
-    with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
-        index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
-        stated = int(index["metadata"]["total_size"])
-        return stated if 0 <= stated <= LARGEST_BYTES else 0
-    return 0
-
-
-def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
+def _memory(pair: Models, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
     """Memory that a model would need, and a note if too little is free; packed weights need `stored_bytes`."""
-    device = devices.choose_device(case.models.device)
-    dtype, quantised = _loaded_form(case, role, config)
-    free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
+    device = devices.choose_device(pair.device)
+    dtype, quantised = _loaded_form(pair, role, config)
+    stored = dtype if quantised else paths.stored_dtype(config, device, dtype)
     weights_bytes = memory_of(config, stored, quantised).weights_bytes
     if quantised and quantised.packed and stored_bytes:
         weights_bytes = stored_bytes
     memory = memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised)
-    memory = replace(memory, weights_bytes=weights_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
-    weights = f"{size(memory.weights_bytes)} of weights"
-    if stored is not dtype:
-        weights += f" in {str(stored).removeprefix('torch.')}"
+    in_dtype = "" if stored is dtype else f" in {str(stored).removeprefix('torch.')}"
     text = (
-        f"{role} in {precision}: {weights}; KV cache: {size(memory.token_bytes)} per token, "
-        f"{size(memory.cache_bytes)} for a full context of {memory.context} tokens"
+        f"{role} in {precision}: {size(weights_bytes)} of weights{in_dtype}; KV cache: {size(memory.token_bytes)} per "
+        f"token, {size(memory.cache_bytes)} for a full context of {memory.context} tokens"
     )
-    if free is not None and memory.weights_bytes > free:
+    free = _free_bytes(device)
+    if free is not None and weights_bytes > free:
         remedy = "choose a smaller model, --dtype bfloat16 or another device"
-        yield CheckResult("note", f"{text}; only {size(free)} are free on {device}", remedy)
+        yield note(f"{text}; only {size(free)} are free on {device}", remedy)
     else:
-        yield CheckResult("ok", text)
+        yield ok(text)
     if memory.windows:
         sizes = " and ".join(f"{window:,}" for window in memory.windows)
         rings = f"ring buffers would take {size(memory.ring_bytes)}"
-        yield CheckResult("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
+        yield ok(f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
 
 
-def _loaded_form(case: DoctorInput, role: str, config: Any) -> tuple[torch.dtype, Quantisation | None]:
+def _loaded_form(pair: Models, role: str, config: Any) -> tuple[torch.dtype, Quantisation | None]:
     """Dtype and quantisation in which a model would run; raises ConfigError for weights that cannot be loaded."""
-    pair, device = case.models, devices.choose_device(case.models.device)
+    device = devices.choose_device(pair.device)
     pays = partial(paths.bfloat16_pays, config)
     dtype = devices.choose_dtype(pair.dtype, device, getattr(config, "dtype", None), pays)
     if role == "draft":
@@ -317,110 +297,100 @@ def _free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         seen, place = gpus(), device.index or 0
         return seen[place].free_bytes if place < len(seen) else None
-    free, _ = host_memory() or (None, 0)
-    return free
+    return (host_memory() or (None, 0))[0]
 
 
-def _fitting_drafts(case: DoctorInput, target: str) -> CheckResult:
+def _fitting_drafts(pair: Models, target: str) -> Finding:
     """The models on this machine that are smaller than the target and have its tokenizer."""
-    fitting = sorted(_drafts_for(case, target))
+    fitting = sorted(_drafts_for(pair, target))
     remedy = (
         "give such a model with --draft; guesses of models with other tokenizers are translated through text; "
         f"--draft {LOOKUP} needs no model"
     )
     if not fitting:
-        return CheckResult("note", "no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)
+        return note("no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)
     named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])
     more = f" and {len(fitting) - _MOST_NAMED} more" if len(fitting) > _MOST_NAMED else ""
-    return CheckResult("ok", f"drafts in the Hugging Face cache with the target's tokenizer: {named}{more}", remedy)
+    return ok(f"drafts in the Hugging Face cache with the target's tokenizer: {named}{more}", remedy)
 
 
-def _drafts_for(case: DoctorInput, target: str) -> Iterator[tuple[int, str]]:
+def _drafts_for(pair: Models, target: str) -> Iterator[tuple[int, str]]:
     """Size and name of each cached model that could draft for the target; unreadable models are left out."""
     from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
+    def bytes_of(name: str, folder: str) -> int:
+        return memory_of(_decodable(pair, name, folder), torch.float16).weights_bytes
+
     own = _readable(target)
-    largest = memory_of(_decodable(case, target, own), torch.float16).weights_bytes
-
-    def fits(name: str, folder: str) -> bool:
-        try:
-            smaller = memory_of(_decodable(case, name, folder), torch.float16).weights_bytes < largest
-            return smaller and compatibility.tokenizers_of(own, folder)[1] is None
-        except DecoderError:
-            return False
-
+    largest = bytes_of(target, own)
     for cached in sorted(Path(constants.HF_HUB_CACHE).glob(f"{_CACHED}*")):
         name = cached.name.removeprefix(_CACHED).replace("--", "/")
-        folder = _place_of(name)
-        if name != target and folder and (weights := _weights_bytes(str(folder))) and fits(name, str(folder)):
-            yield weights, name
+        folder = str(_place_of(name) or "")
+        if name != target and folder and (weights := _weights_bytes(folder)):
+            with suppress(DecoderError):
+                if bytes_of(name, folder) < largest and compatibility.tokenizers_of(own, folder)[1] is None:
+                    yield weights, name
 
 
 @dataclass(frozen=True)
 class _Timed:
-    dtype: str
-    device: str
     work: PassWork
     speed: DeviceSpeed
+    speed_words: str
     context: int
     """Longest text that the model can read, in tokens; 0 if unknown."""
 
 
-def _timed(case: DoctorInput, role: str, name: str) -> _Timed | str:
+def _timed(pair: Models, role: str, name: str) -> _Timed | str:
     """The work of a model's passes and the speed of its device; if these are unknown, the reason."""
     place = _readable(name)
     if role == "draft" and head_shape(place):
         return "a drafting head reads states of the target"
-    larger = inflated(case.models).get(role)
+    larger = inflated(pair).get(role)
     config: Any = larger.architecture if larger else checkpoints.load_config(place)
-    in_gguf = isinstance(config, GgufFile)
-    if in_gguf and gpus() and case.models.gpu_layers != 0:
+    gguf = config if isinstance(config, GgufFile) else None
+    if gguf and gpus() and pair.gpu_layers != 0:
         return "llama.cpp would spread a GGUF file over CPU and GPU"
-    device = devices.choose_device("cpu" if in_gguf else case.models.device)
-    dtype, quantised = _loaded_form(case, role, config)
-    stored = dtype if quantised else paths.stored_dtype(config, device, dtype)
-    work = work_of_config(config, stored, quantised)
+    device = devices.choose_device("cpu" if gguf else pair.device)
+    dtype, quantised = _loaded_form(pair, role, config)
+    work = work_of_config(config, dtype if quantised else paths.stored_dtype(config, device, dtype), quantised)
     if work is None:
         return f"it is unknown how many experts a token of the {role} uses, or how many bits its weights have"
-    plain = not in_gguf and not (quantised and quantised.packed)
+    plain = not gguf and not (quantised and quantised.packed)
     speed = speed_of(device, dtype if plain else None, work, memory_bytes_per_s(str(device)))
     if speed is None:
         return f"the driver does not report clock and bus width of the memory of {device}"
-    return _Timed(str(dtype).removeprefix("torch."), str(device), work, speed, _context(config))
+    if gguf:
+        context = gguf.size("context_length") or 0
+    else:
+        context = longest_text(config.get_text_config() if hasattr(config, "get_text_config") else config)
+    return _Timed(work, speed, _speed(device, dtype, speed), context)
 
 
-def _context(config: Any) -> int:
-    if isinstance(config, GgufFile):
-        return config.size("context_length") or 0
-    return longest_text(config.get_text_config() if hasattr(config, "get_text_config") else config)
+def _speed(device: torch.device, dtype: torch.dtype, speed: DeviceSpeed) -> str:
+    bandwidth, rate = f"{short(speed.bytes_per_s / 1e9, 1)} GB/s", speed.flops_per_s
+    if device.type != "cpu":
+        return f"the memory of {device} gives at most {bandwidth}, by its clock and bus width; caches give more"
+    computes = f" and computes {short(rate / 1e9, 0)} GFLOP/s in {str(dtype).removeprefix('torch.')}" if rate else ""
+    return f"the CPU reads {bandwidth} of weights{computes}, measured with {counted(torch.get_num_threads(), 'thread')}"
 
 
-def _speed(model: _Timed) -> str:
-    bandwidth, rate = f"{short(model.speed.bytes_per_s / 1e9, 1)} GB/s", model.speed.flops_per_s
-    if model.device != "cpu":
-        return f"the memory of {model.device} gives at most {bandwidth}, by its clock and bus width; caches give more"
-    threads = counted(torch.get_num_threads(), "thread")
-    arithmetic = f" and computes {short(rate / 1e9, 0)} GFLOP/s in {model.dtype}" if rate else ""
-    return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {threads}"
-
-
-def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
+def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[Finding]:
     drafting = (draft.work, draft.speed) if isinstance(draft, _Timed) else ()
     expected = expected_times(target.work, target.speed, *drafting)
     at_end = expected_times(target.work, target.speed, *drafting, text=target.context)
-    yield CheckResult(
-        "ok",
+    yield ok(
         f"estimate of plain decoding: {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of "
-        f"{target.context} tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
+        f"{target.context} tokens{'; of the experts, only those of one token are counted' * target.work.sparse}"
     )
     for levels, rows in SIZES:
-        shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
-        estimate = f"estimate of a round of {shape}: {duration} ms"
+        duration = ms(round_s(expected, levels, rows))
+        estimate = f"estimate of a round of {counted(levels, 'level')} and {rows} rows: {duration} ms"
         if not target.work.sparse:  # experts of further rows are not counted, so the break-even would be too low
             estimate += f"; it is faster from {short(break_even(expected, levels, rows))} tokens per round on"
-        yield CheckResult("ok", estimate)
+        yield ok(estimate)
     if isinstance(draft, str):
-        yield CheckResult("note", f"passes of the draft are not counted: {draft}")
+        yield note(f"passes of the draft are not counted: {draft}")
 
 
 def _rate(expected: Expected) -> str:

@@ -6,15 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from typer.core import TyperOption
-
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, chosen, options_of, racing
 from decoder.methods.option import Option as MethodOption
 from decoder.prompts.prompt import FIELDS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
-from dynatui.cli.parameters import argument, in_panel, option, switch
+from dynatui.cli.parameters import Option, argument, in_panel, option, switch
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Symbols, View
 from dynatui.sources.source import FASTEST, SLOWEST
 
@@ -31,7 +29,7 @@ DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
-def speed(fastest: float, explained: str) -> TyperOption:
+def speed(fastest: float, explained: str) -> Option:
     def parse(text: str) -> float:
         above, over, below = str(text).removesuffix("x").partition("/")
         try:
@@ -82,7 +80,7 @@ MAX_NEW_TOKENS = option(
 )
 
 
-def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOption:
+def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> Option:
     explained = f"Seed of everything that is random.{more}"
     return option("--seed S", explained, int, default=default, least=0, most=2**32 - 1, panel=panel)
 
@@ -194,7 +192,7 @@ def of_methods() -> list[MethodOption]:
     return sorted((each for method in METHODS.values() for each in method.options), key=lambda each: each.rank)
 
 
-def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[TyperOption]:
+def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Option]:
     """Options of sampling and of all methods; `more` maps an option's name to further shell completions."""
     for each in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
@@ -209,7 +207,7 @@ def instead(name: str, value: object) -> str | None:
     return known.instead.get(value) if known and isinstance(value, str) else None
 
 
-def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> TyperOption:
+def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> Option:
     return option(
         f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else f"{each.flag} {each.metavar}",
         each.help,
@@ -223,7 +221,7 @@ def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] =
 SAMPLING_OPTIONS = tuple(declared(each, RUN) for each in options_of(SAMPLING))
 
 
-def methods() -> TyperOption:
+def methods() -> Option:
     return option(
         "--methods NAMES",
         f"Methods of the race: any of {', '.join(METHODS)}; the screen watches the first method.",

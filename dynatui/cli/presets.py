@@ -1,6 +1,5 @@
 """The user's presets: TOML files with values of options. Given options override a preset. Not read by the engine."""
 
-import os
 import re
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,8 @@ from decoder.methods.option import Option
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli import settings
-from dynatui.cli.settings import LARGEST_FILE, Setting, checked, table, toml
-from dynatui.files import opened, text_of
+from dynatui.cli.settings import Setting, checked, toml
+from dynatui.files import write_whole
 
 PRESET = "preset"
 METHODS_OF_PRESETS = ("dynatree", "linear")
@@ -78,26 +77,16 @@ def prepare(name: str, *, force: bool) -> None:
 
 def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
     """Writes a preset completely or not at all; raises ConfigError on failure, or if it exists and `force` is false."""
-    path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
+    path = _path(name)
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
     lines = [f"# {clean_line(comment)}" for comment in comments]
     lines += [f"{key} = {toml(value)}" for key, value in values.items()]
     try:
-        with new.open("x", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        if force:
-            new.replace(path)
-        else:
-            path.hardlink_to(new)  # fails if another process has made this file in the meantime
+        write_whole(path, "".join(f"{line}\n" for line in lines).encode(), replace=force)
     except FileExistsError:
         raise _taken(name) from None
     except OSError as error:
         raise _not_written(path, error) from None
-    finally:
-        with suppress(OSError):  # if the folder is no longer writable, deletion fails as well
-            new.unlink(missing_ok=True)
     return path
 
 
@@ -109,15 +98,9 @@ def _options() -> list[tuple[str, Option]]:
 
 def _read(path: Path) -> dict[str, Setting]:
     known: dict[str, Any] = {option.name: option.kind for _, option in _options()}
-    try:
-        with opened(path) as file:
-            too_large = "too large for a preset; remove the file"
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
-    except OSError as error:
-        remedy = "make it readable or remove it"
-        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
+    text, content = settings.read_table(path, _REMEDY, "make it readable or remove it")
     others = f"a preset can set {', '.join(known)}"
-    return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is not an option of a preset; {{}}{others}")
+    return checked(path, text, content, known, f"{{}} is not an option of a preset; {{}}{others}")
 
 
 def _path(name: str) -> Path:

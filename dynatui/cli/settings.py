@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
-import typer
-from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, about, quoted, require, shortened, with_short_quotes
 from dynatui.cli.options import instead
+from dynatui.cli.parameters import Option
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap, near
 
@@ -39,9 +39,15 @@ class Setting:
     """Where the setting is made: an environment variable, or a file and a line."""
 
 
-def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
+def read_table(path: Path, usual_remedy: str, unreadable: str) -> tuple[str, dict[str, Any]]:
+    """Text and parsed content of a TOML file; ConfigErrors end in one of the two remedies."""
     try:
-        return tomllib.loads(text)
+        with opened(path) as file:
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large="which is too large for a file of settings")
+    except OSError as error:
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {unreadable}") from error
+    try:
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or usual_remedy
         # A ValueError that is not a TOMLDecodeError means that a number has too many digits for Python to convert.
@@ -123,24 +129,24 @@ def file_path() -> Path:
     return user_config_path("dynatui") / "config.toml"
 
 
-def options_of(command: Any) -> dict[str, TyperOption]:
+def options_of(command: Any) -> dict[str, Option]:
     return {
         key_of(option): option
         for option in command.params
-        if isinstance(option, TyperOption) and option.expose_value and not option.is_eager
+        if isinstance(option, Option) and option.expose_value and not option.is_eager
     }
 
 
-def key_of(option: TyperOption) -> str:
+def key_of(option: Option) -> str:
     return option.opts[0].lstrip("-").replace("-", "_")
 
 
-def typed(context: typer.Context) -> dict[str, Any]:
+def typed(context: click.Context) -> dict[str, Any]:
     sources = {each: context.get_parameter_source(each.name) for each in context.command.params}
     return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
-def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
+def refuse(context: click.Context, idle: Mapping[str, str]) -> None:
     """Raises ConfigError if an option without effect was given; `idle` maps parameters without effect to reasons."""
     for name, option in typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave {option.opts[0]} out")
@@ -169,7 +175,7 @@ def strange_variables(live: Any) -> list[str]:
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
-def applied(context: typer.Context) -> dict[str, Setting]:
+def applied(context: click.Context) -> dict[str, Setting]:
     """Settings that apply to this command, by parameter name: settings of options that were not typed.
 
     The options must also have the same help text as in the root command: `--speed` of a replay has other bounds.
@@ -184,7 +190,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
     return {names[key]: setting for key, setting in read_settings(live).items() if key in names}
 
 
-def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
+def fill(context: click.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
     """Makes settings the defaults of a command; returns values by parameter. A ConfigError names a setting's place."""
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
@@ -192,15 +198,15 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
         try:
             with about(setting.key):
                 options[name].handle_parse_result(context, {}, [])
-        except typer.BadParameter as error:
-            why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
+        except click.BadParameter as error:
+            why = with_short_quotes(error.message.partition(". ")[0].rstrip("."))
             fault = f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
             raise ConfigError(fault) from None
     return {name: context.params[name] for name in settings}
 
 
 @contextmanager
-def fallback(context: typer.Context) -> Iterator[None]:
+def fallback(context: click.Context) -> Iterator[None]:
     if context.invoked_subcommand is not None:
         yield
         return
@@ -229,16 +235,15 @@ def with_places(error: DecoderError) -> str:
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """Text and parsed content of the settings file; both are empty if the default file does not exist."""
-    named, text = os.environ.get(FILE_VARIABLE), ""
-    too_large = "which is too large for a settings file; name another file"
+    named = os.environ.get(FILE_VARIABLE)
+    unreadable = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
+    invalid = "correct the file, or start from the output of dynatui config --print-default"
     try:
-        with opened(path) as file:
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
-    except OSError as error:
-        if named or not isinstance(error, FileNotFoundError | NotADirectoryError):
-            remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
-            raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-    return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
+        return read_table(path, invalid, unreadable)
+    except ConfigError as error:
+        if named or not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            raise
+    return "", {}
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
@@ -262,6 +267,5 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """Type of each setting in a file; `str` for an option that parses its own value."""
-    types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
-    return {key: kind if kind in KINDS else str for key, kind in types.items()}
+    """Type of each setting in a file; `str` for an option that converts a text."""
+    return {key: option.kind if option.kind in KINDS else str for key, option in options_of(live).items()}

@@ -1,14 +1,22 @@
-"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
+"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM; serves them to this
+machine.
 
 Unlike vLLM's metrics, these have a label `method`, so each method of a run appears like a separate server. As in vLLM,
 each round with drafted tokens counts as one draft, and each round gives one latency between tokens.
 """
 
+import errno
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
+from http.server import ThreadingHTTPServer
+from threading import Thread
 
 from decoder.analysis.metrics import drafted_nodes
+from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
@@ -16,6 +24,13 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 """Upper bounds of the histograms' buckets; a round of a small pair on a GPU takes about 1 ms, the first bound."""
 _LABELS = ("model_name", "engine", "method")
 _ENGINE = "0"
+_ADDRESS = "127.0.0.1"
+_PATH = "/metrics"
+_PATIENCE_S = 2.0
+"""Longest wait for the next bytes of a request."""
+_POLL_S = 0.1
+_REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
+logger = logging.getLogger(__name__)
 
 
 class Exporter:
@@ -95,12 +110,52 @@ class Exporter:
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Serves at a port (0: any free port; None: serves nothing); raises ConfigError if the port cannot be opened."""
+    """Serves at a port of this machine (0: any free port; None: serves nothing) until the context ends; raises
+    ConfigError if the port cannot be opened.
+    """
     if port is None:
         yield None
         return
-    from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the Prometheus client
-
     exporter = Exporter()
-    with serving(port, exporter.registry) as exporter.url:
+    try:
+        server = _server(port, exporter)
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, error.strerror)
+        raise ConfigError(
+            f"metrics_port is {port}, which cannot be opened: {reason}; give another port, or 0 for any free port",
+            "metrics_port",
+        ) from None
+    exporter.url = f"http://{_ADDRESS}:{server.server_port}{_PATH}"
+    thread = Thread(target=server.serve_forever, args=(_POLL_S,), name="dynatui-metrics", daemon=True)
+    thread.start()
+    try:
         yield exporter
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _server(port: int, exporter: Exporter) -> ThreadingHTTPServer:
+    from prometheus_client import MetricsHandler  # noqa: PLC0415 - not needed without a port
+
+    class Handler(MetricsHandler):
+        timeout = _PATIENCE_S
+        registry = exporter.registry
+
+        def do_GET(self) -> None:  # noqa: N802 - the library calls this name
+            """The response is always plain text, whatever format the request accepts."""
+            del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
+            if self.path.partition("?")[0] == _PATH:
+                super().do_GET()
+            else:
+                self.send_error(HTTPStatus.NOT_FOUND, f"this server has only {_PATH}")
+
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, request: object, client_address: object) -> None:
+            """Logs all errors except those of broken connections; standard error belongs to the screen."""
+            del request, client_address
+            if not isinstance(sys.exception(), OSError):
+                logger.exception("metrics were not served")
+
+    return Server((_ADDRESS, port), Handler)

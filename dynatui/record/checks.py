@@ -1,12 +1,10 @@
 """Validates a recording's events and their sequence, and limits the memory that a hostile file can take."""
 
 import codecs
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import assert_never
 
-from msgspec import structs
+import msgspec
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
@@ -95,58 +93,25 @@ class Checker:
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
             return f"{clean_line(stranger[:LONGEST_NAME])} is not a method of this run"
-        match event:
-            case Round():
-                return _fault_of_round(event, lanes[event.method])
-            case Summary():
-                values = chain.from_iterable(map(structs.astuple, event.methods.values()))
-                figures = (value for value in values if not isinstance(value, str))
-                unbounded = _beyond("a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE)
-                return _too_many(event.peak_bytes_by_rank) or unbounded
-            case Start():
-                return _beyond("prefill_s", (event.prefill_s,), 0, _LARGEST)
-            case Knob(name=name):
-                return _no_knob(event.method, name) or _beyond(name, (event.old, event.new), -_LARGEST, _LARGEST)
-            case End():
-                too_long = _too_long("error", event.error or "", LONGEST_TEXT)
-                return _beyond("peak_bytes", (event.peak_bytes,), 0, _LARGEST_FIGURE) or too_long
-            case _:
-                assert_never(event)
+        if isinstance(event, Round):
+            return _fault_of_round(event, lanes[event.method])
+        return _unbounded(event) or (_no_knob(event.method, event.name) if isinstance(event, Knob) else "")
 
 
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
         return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
-    of_models = run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at
-    names = *of_models, run.verifier, run.drafting, run.repeated_start or "", *run.methods, *run.ranks
-    return (
-        _beyond("temperature", (run.temperature,), 0, _LARGEST)
-        or _beyond("top_p", (run.top_p,), 0, 1)
-        or _beyond("seed", (run.seed,), -LARGEST, LARGEST)
-        or _beyond("a time", structs.astuple(run.expected) if run.expected else (), 0, _LARGEST)
-        or _too_long("a name", max(names, key=len), LONGEST_NAME)
-        or _too_many(run.ranks)
-        or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
-        or _too_long("prompt", run.prompt, LONGEST_PROMPT)
-        or _too_long("category", run.category or "", LONGEST_NAME)
-        or _fault_of_parameters(run.methods)
-    )
-
-
-def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
-    for number, value in enumerate(leaves(methods)):
-        if number >= _MOST_PARAMETERS:
-            return f"a run has more than {_MOST_PARAMETERS} parameters"
-        if isinstance(value, int | float) and (fault := _beyond("a parameter", (value,), -LARGEST, LARGEST)):
-            return fault
-        if isinstance(value, str) and (fault := _too_long("a parameter", value, LONGEST_NAME)):
-            return fault
-    return ""
+    if sum(1 for _ in leaves(run.methods)) > _MOST_PARAMETERS:
+        return f"a run has more than {_MOST_PARAMETERS} parameters"
+    return _unbounded(run)
 
 
 def _fault_of_round(event: Round, lane: MethodTotals) -> str:
     """Description of the fault; if the round is valid, adds it to the method's totals and returns an empty text."""
+    limit = event.limited_by
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
+    if limit is not None and limit not in OTHER_LIMITS:
+        fault = fault or _no_knob(event.method, limit)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
     return fault
@@ -180,38 +145,54 @@ def _off_the_tree(event: Round) -> str:
     return ""
 
 
-def _unbounded(event: Round) -> str:
-    limit = event.limited_by
-    seconds = (event.t, event.wall_s, event.draft_s, event.verify_s, event.commit_s, event.stalled_s, event.waited_s)
-    knobs = structs.astuple(event.knobs) if event.knobs else ()
-    return (
-        _beyond("a time", seconds, 0, _LARGEST)
-        or _beyond("a knob", knobs, -_LARGEST, _LARGEST)
-        or _beyond("an energy", (event.energy.joules,) if event.energy else (), 0, _LARGEST)
-        or _beyond("a log-probability", (*event.logprobs, *event.draft_logprobs), -_LARGEST_FLOAT32, _ROUNDING)
-        or _too_long("text", event.text, LONGEST_TEXT)
-        or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
-        or (_no_knob(event.method, limit) if limit is not None and limit not in OTHER_LIMITS else "")
-    )
+_SECONDS = (0, _LARGEST)
+_ANY = (-_LARGEST, _LARGEST)
+_LOGPROBS = (-_LARGEST_FLOAT32, _ROUNDING)
+_TIMES = ("t", "wall_s", "draft_s", "verify_s", "commit_s", "stalled_s", "waited_s", "energy")
+_MODELS = ("target", "draft", "device", "dtype", "draft_dtype", "path", "version", "started_at", "verifier", "drafting")
+_BOUNDS: Mapping[type[Event], Mapping[str, tuple[float, float]]] = {
+    Run: {
+        **dict.fromkeys(("temperature", "expected"), _SECONDS),
+        **dict.fromkeys(("seed", "methods"), (-LARGEST, LARGEST)),
+        "top_p": (0, 1),
+    },
+    Start: {"prefill_s": _SECONDS},
+    Round: {**dict.fromkeys(_TIMES, _SECONDS), "knobs": _ANY, "logprobs": _LOGPROBS, "draft_logprobs": _LOGPROBS},
+    Knob: {"old": _ANY, "new": _ANY},
+    End: {"peak_bytes": (0, _LARGEST_FIGURE)},
+    Summary: {"methods": (-_LARGEST_FIGURE, _LARGEST_FIGURE)},
+}
+"""Least and largest number that a field may contain, at any depth; other fields are limited by their type."""
+_LONGEST: Mapping[type[Event], Mapping[str, int]] = {
+    Run: {
+        **dict.fromkeys((*_MODELS, "repeated_start", "ranks", "methods", "category"), LONGEST_NAME),
+        "path_reason": LONGEST_TEXT,
+        "prompt": LONGEST_PROMPT,
+    },
+    Round: {"text": LONGEST_TEXT, "pieces": LONGEST_PIECE, "limited_by": LONGEST_NAME},
+    Knob: {"name": LONGEST_NAME},
+    End: {"error": LONGEST_TEXT},
+}
+"""Most characters of a text in a field, at any depth."""
+_MANY = ("ranks", "peak_bytes_by_rank")
+
+
+def _unbounded(event: Event) -> str:
+    """Description of the first number, text or list that no run would have written."""
+    content: dict[str, object] = msgspec.to_builtins(event)
+    for name, (low, high) in _BOUNDS[type(event)].items():
+        for value in leaves(content.get(name)):
+            if isinstance(value, int | float) and not low <= value <= high:
+                # The format `g` converts to a float, for which an integer may be too large.
+                shown = shortened(value) if isinstance(value, int) else f"{value:g}"
+                return f"{name} has {shown}, but must have {low:g} to {high:g}"
+    for name, most in _LONGEST.get(type(event), {}).items():
+        texts = (value for value in leaves(content.get(name)) if isinstance(value, str))
+        if (length := max(map(len, texts), default=0)) > most:
+            return f"{name} has {length} characters, but at most {most} are allowed"
+    count = max(len(getattr(event, name, ())) for name in _MANY)
+    return f"there are {count} processes, but at most {MOST_RANKS} are allowed" if count > MOST_RANKS else ""
 
 
 def _no_knob(method: str, name: str) -> str:
-    if method in METHODS and name not in all_knobs():
-        return f"{name[:LONGEST_NAME]} is no knob"
-    return _too_long("a name", name, LONGEST_NAME)
-
-
-def _too_many(ranks: Sequence[object]) -> str:
-    return f"there are {len(ranks)} processes, but at most {MOST_RANKS} are allowed" if len(ranks) > MOST_RANKS else ""
-
-
-def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:
-    wrong = next((value for value in values if value is not None and not low <= value <= high), None)
-    if wrong is None:
-        return ""
-    # The format `g` converts to a float, for which an integer may be too large.
-    return f"{name} is {shortened(wrong) if isinstance(wrong, int) else f'{wrong:g}'}, but must be {low:g} to {high:g}"
-
-
-def _too_long(name: str, text: str, limit: int) -> str:
-    return f"{name} has {len(text)} characters, but at most {limit} are allowed" if len(text) > limit else ""
+    return f"{name[:LONGEST_NAME]} is no knob" if method in METHODS and name not in all_knobs() else ""

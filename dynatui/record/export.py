@@ -1,7 +1,6 @@
 """Exports a run to files for other programs, each written atomically in a new private folder."""
 
 import csv
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,6 +17,7 @@ from decoder.analysis.metrics import drafted_nodes, fold
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from dynatui.clean import clean, clean_line
+from dynatui.files import write_whole
 from dynatui.record.recording import first_free, recordings_folder
 from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
@@ -71,12 +71,9 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
 def fill(folder: Path, files: Mapping[str, Make]) -> None:
     """Writes the files; each gets its final name when it is complete. If writing fails, the folder is deleted."""
     for name, make in files.items():
-        content, partial = make(), folder / f"{name}.partial"
+        content = make()
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            partial.rename(folder / name)
+            write_whole(folder / name, content, mode=0o600)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise _unwritable(folder, error) from None

@@ -23,8 +23,8 @@ from benchmarks.stages.plan import DRY, ENGINE, HERE, STAGES
 from benchmarks.stages.worker import ROOT
 from tests.fake_cuda import run
 
-SCREEN_ONLY = ("textual", "typer", "rich", "loky", "pyte")
-ELSEWHERE = ("pytest_asyncio", "syrupy", "pyarrow", "optuna", "pexpect", "pydantic")
+SCREEN_ONLY = ("textual", "click", "rich", "loky", "pyte")
+ELSEWHERE = ("pytest_asyncio", "syrupy", "datasets", "optuna", "pexpect", "pydantic")
 """Packages that a GPU machine lacks and no stage names."""
 TESTS = [stage for stage in STAGES if stage.work.startswith(f"{HERE}.gpu_tests:")]
 

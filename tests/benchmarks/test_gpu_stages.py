@@ -131,7 +131,7 @@ def test_nothing_is_lacking_where_all_is_installed() -> None:
 def test_absent_packages_and_older_releases_than_pyproject_allows_are_lacking_and_two_commands_bring_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    installed = {"typer": "0.28.0", "rich": "15.0.0", "torch": "2.11.0+cu130"}
+    installed = {"click": "8.1.0", "rich": "15.0.0", "torch": "2.11.0+cu130"}
 
     def version(name: str) -> str:
         if name not in installed:
@@ -139,9 +139,9 @@ def test_absent_packages_and_older_releases_than_pyproject_allows_are_lacking_an
         return installed[name]
 
     monkeypatch.setattr(metadata, "version", version)
-    found = lacking(["typer", "torch", "pyte"])
-    assert found == ["pyte", str(requirements()["typer"])]
-    assert "pip download -d wheels pyte 'typer<0.30,>=0.29';" in remedy(found)
-    assert remedy(found).endswith("pip install --no-index --find-links wheels pyte 'typer<0.30,>=0.29'")
-    installed["typer"] = "0.29.2"
-    assert lacking(["typer"]) == []
+    found = lacking(["click", "torch", "pyte"])
+    assert found == ["pyte", str(requirements()["click"])]
+    assert "pip download -d wheels pyte 'click<9,>=8.5';" in remedy(found)
+    assert remedy(found).endswith("pip install --no-index --find-links wheels pyte 'click<9,>=8.5'")
+    installed["click"] = "8.5.1"
+    assert lacking(["click"]) == []

@@ -247,7 +247,7 @@ def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
 
 
 def told_by_doctor(probe: str, target: Path) -> str:
-    return doctor_case.said(doctor_case.found(probe, models=Models(str(target), "mtp")))
+    return doctor_case.said(doctor_case.found(probe, Models(str(target), "mtp")))
 
 
 def test_the_doctor_finds_an_mtp_layer(tiny_models: TinyModels) -> None:

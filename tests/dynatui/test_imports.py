@@ -10,8 +10,8 @@ import dynatui
 from tests.dynatui.fake_engine import story
 from tests.dynatui.pty_terminal import written
 
-ENGINE_ONLY = {"torch", "transformers", "pyarrow", "jaxtyping"}
-SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
+ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
+SCREEN_ONLY = {"dynatui", "textual", "rich", "click"}
 LIGHT_MODULES = ("run.config", "errors", "events", "methods", "analysis.metrics", "session.steering")
 OF_MODELS = "dynatui.cli.doctor_models"
 """Imported by the doctor's checks of models alone."""

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
-from typer.core import TyperGroup, TyperOption
+import click
 
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
@@ -19,7 +18,7 @@ from decoder.models.names import require_both, require_model
 from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, ranks, request, settings
 from dynatui.cli.options import MEASUREMENT
-from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, Option, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands import bench_paper, bench_sampling, bench_sweep
 from dynatui.lab.commands.shared import Measured, json_file, number_lists, repeats, run_and_report, say_line, shown
 from dynatui.session import Models
@@ -44,7 +43,7 @@ WHOLE_BASELINES = (
 )
 
 
-def command() -> TyperGroup:
+def command() -> Group:
     """The command group `dynatui bench`, with options for all registered methods."""
     configured = settings.fallback
     commands = [
@@ -56,14 +55,14 @@ def command() -> TyperGroup:
     return parameters.group("bench", bench, (CONTEXT,), commands)
 
 
-def bench(context: typer.Context) -> None:
+def bench(context: click.Context) -> None:
     """Measure the speed of decoding."""
     if context.invoked_subcommand != "speed":
         ranks.require_alone(f"dynatui bench {context.invoked_subcommand}")
 
 
 def speed(
-    context: typer.Context,
+    context: click.Context,
     *,
     names: Given,
     shapes: tuple[str, str] | None,
@@ -162,9 +161,9 @@ def _on_rounds(
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 
-def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
+def _idle_for_rounds(context: click.Context, *, with_shapes: bool) -> dict[str, str]:
     """Names of the parameters that have no effect on a measurement of rounds, each with the reason."""
-    about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
+    about = {str(each.name) for each in context.command.params if getattr(each, "panel", "") in ABOUT_TEXTS}
     idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
@@ -217,7 +216,7 @@ def all_methods() -> str:
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 
-def _methods() -> TyperOption:
+def _methods() -> Option:
     return option(
         "--methods NAMES",
         f"Methods to measure in addition to ar: any of {all_methods().replace(',', ', ')}.",
@@ -236,7 +235,7 @@ def _named(text: str) -> tuple[str, ...]:
     return methods
 
 
-def _sweeps() -> Iterator[TyperOption]:
+def _sweeps() -> Iterator[Option]:
     for name, method in METHODS.items():
         if sweep := method.sweep:
             yield option(
@@ -248,7 +247,7 @@ def _sweeps() -> Iterator[TyperOption]:
             )
 
 
-def _presets() -> TyperOption:
+def _presets() -> Option:
     names = tuple(preset for method in METHODS.values() for preset in method.presets)
     return option(
         "--preset NAMES",
@@ -260,7 +259,7 @@ def _presets() -> TyperOption:
     )
 
 
-def _changes() -> Iterator[TyperOption]:
+def _changes() -> Iterator[Option]:
     """Options of single parameters; a given value replaces the parameter's value in every measured preset."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():

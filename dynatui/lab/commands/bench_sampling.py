@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
@@ -117,7 +117,7 @@ PARAMETERS: Declared = (
 
 
 def sampling(
-    context: typer.Context,
+    context: click.Context,
     *,
     pair: OnPair,
     data: Path | None,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import msgspec
-import typer
 
 from decoder.errors import ConfigError, quoted, require
 from decoder.system.whole_files import made_folder
@@ -82,7 +82,7 @@ PARAMETERS: Declared = (
 
 
 def sweep(
-    context: typer.Context,
+    context: click.Context,
     *,
     space: Space | None,
     pair: OnPair,

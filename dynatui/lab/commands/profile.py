@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from typer.core import TyperCommand
-
 from decoder.analysis.interval import Interval
 from decoder.errors import require
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import options, parameters, request, settings
 from dynatui.cli.advise import seconds, step_time
-from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.cli.parameters import Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import Measured, names, run_and_report, say_line, shown
 from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
 from dynatui.number_format import counted
@@ -80,7 +78,7 @@ PARAMETERS: Declared = (
 )
 
 
-def command() -> TyperCommand:
+def command() -> Command:
     return parameters.command("profile", profile, PARAMETERS, settings.fallback)
 
 
@@ -113,8 +111,8 @@ def profile(
     embedded = models["target"] is None
     require(not embedded or drafts is None, "--drafts are those of a target; give --target too", "target")
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-    from dynatui.cli.devices import named_device  # noqa: PLC0415 - needed only with --roofline
     from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
+    from dynatui.cli.advise import named_device  # noqa: PLC0415 - needed only with --roofline
     from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - as above
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts

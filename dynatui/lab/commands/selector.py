@@ -7,11 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from typer.core import TyperGroup, TyperOption
-
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
-from dynatui.cli.parameters import Declared, Given, OptionGroup, option, switch
+from dynatui.cli.parameters import Declared, Given, Group, Option, OptionGroup, option, switch
 from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.commands.shared import PAIR, names, numbers, shown
 from dynatui.lab.tables.data import Cell, Column, Table, text
@@ -32,7 +30,7 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
     return numbers(flag, text, text.split(","), remedy="a number, or several with commas between them")
 
 
-def _length(default: int) -> TyperOption:
+def _length(default: int) -> Option:
     explained = "Number of tokens to sample after each prompt."
     return _option("--max-new-tokens N", explained, int, name="new_tokens", default=default, least=1)
 
@@ -94,7 +92,7 @@ EVALUATE: Declared = (
 )
 
 
-def command() -> TyperGroup:
+def command() -> Group:
     commands = [
         parameters.command("collect", collect, COLLECT),
         parameters.command("train", train, TRAIN),

@@ -13,13 +13,12 @@ from types import FrameType
 from typing import Any
 
 import msgspec
-from typer.core import TyperOption
 
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.options import MEASUREMENT
-from dynatui.cli.parameters import OptionGroup, option
+from dynatui.cli.parameters import Option, OptionGroup, option
 from dynatui.files import to_append
 from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.terminal import streams
@@ -182,11 +181,11 @@ def number_lists(option: str, text: str, *, example: str, probability: bool = Fa
 PAIR = OptionGroup("pair", options.PAIR_OPTIONS, OnPair)
 
 
-def repeats(explained: str, **further: Any) -> TyperOption:
+def repeats(explained: str, **further: Any) -> Option:
     return option("--repeats R", explained, int, least=1, most=1000, panel=MEASUREMENT, **further)
 
 
-def json_file(content: str) -> TyperOption:
+def json_file(content: str) -> Option:
     return option(
         "--json FILE", f"Append to FILE a line of JSON with {content}.", Path, name="json_file", panel=MEASUREMENT
     )

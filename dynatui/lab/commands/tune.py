@@ -8,13 +8,11 @@ from pathlib import Path
 from signal import SIGINT
 from typing import TYPE_CHECKING
 
-from typer.core import TyperCommand
-
 from decoder.errors import require
 from decoder.models.names import require_both
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
+from dynatui.cli.parameters import Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
@@ -42,7 +40,7 @@ PARAMETERS: Declared = (
 )
 
 
-def command() -> TyperCommand:
+def command() -> Command:
     return parameters.command("tune", tune, PARAMETERS, settings.fallback)
 
 

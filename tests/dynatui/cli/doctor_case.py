@@ -1,31 +1,28 @@
-"""What checks of the doctor find in a case, as findings and as text."""
+"""What checks of the doctor find for a pair of models, as findings and as text."""
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import CheckResult, DoctorInput
+from dynatui.cli.doctor import checks, examine, page, works
+from dynatui.cli.finding import Finding
 from dynatui.session import Models
 
 
-def case(**changed: object) -> DoctorInput:
-    parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
-    return DoctorInput(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
+def found(check: str, models: Models | None = None, log: Path | None = None, live: Any = None) -> list[Finding]:
+    return list(checks(models or Models(), log, live)[check]())
 
 
-def found(check: str, **changed: object) -> list[CheckResult]:
-    return list(CHECKS[check](case(**changed)))
-
-
-def said(findings: Iterable[CheckResult]) -> str:
+def said(findings: Iterable[Finding]) -> str:
     return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
 
 
-def told(check: str, **changed: object) -> str:
-    return said(found(check, **changed))
+def told(check: str, models: Models | None = None, log: Path | None = None) -> str:
+    return said(found(check, models, log))
 
 
-def refused(check: str, **changed: object) -> str:
+def refused(check: str, models: Models | None = None, log: Path | None = None) -> str:
     """The doctor's page of a check that finds or ends in a problem."""
-    report = examine(case(**changed), {check: CHECKS[check]})
-    assert not report.ok
+    report = examine({check: checks(models or Models(), log, None)[check]})
+    assert not works(report)
     return page(report)

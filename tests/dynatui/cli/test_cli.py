@@ -248,7 +248,7 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
     def fail(_text: str) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("typer.echo", fail)
+    monkeypatch.setattr("click.echo", fail)
     line = "cannot write: No space left on device; send the output to a place with free space"
     assert refused("--version") == line
 

@@ -137,7 +137,7 @@ def test_ctrl_c_is_quiet_however_early_it_comes(moment: str) -> None:
     assert not re.search("Traceback|Exception", done.stderr)
 
 
-@pytest.mark.parametrize(("moment", "models"), [("typer", ""), ("tabnanny", LOADING)], ids=["start", "load"])
+@pytest.mark.parametrize(("moment", "models"), [("click", ""), ("tabnanny", LOADING)], ids=["start", "load"])
 def test_ctrl_c_counts_even_where_python_would_swallow_it(moment: str, models: str) -> None:
     code = INTERRUPTED.format(moment=moment, act="Interruption()", models=models)
     done = ran(sys.executable, "-c", code, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -145,7 +145,7 @@ def test_ctrl_c_counts_even_where_python_would_swallow_it(moment: str, models: s
 
 
 def test_an_interruption_that_is_ignored_stays_ignored() -> None:
-    code = INTERRUPTED.format(moment="typer", act="Interruption()", models="")
+    code = INTERRUPTED.format(moment="click", act="Interruption()", models="")
     done = ran(sys.executable, "-c", code.replace("default_int_handler", "SIG_IGN").replace("--headless", "--version"))
     assert (done.returncode, done.stdout[:8]) == (0, "dynatui ")
 

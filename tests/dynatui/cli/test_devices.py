@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.cli.devices import DEVICES, named_device
+from dynatui.cli.advise import DEVICES, named_device
 
 
 def test_a_device_has_a_name_in_any_case_or_two_numbers_and_several_have_the_sums() -> None:

@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import torch
 
@@ -19,38 +20,35 @@ from decoder.errors import ConfigError
 from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
 from dynatui import main as cli
-from dynatui.cli import doctor_machine
-from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import CheckResult, DoctorInput, lacking
+from dynatui.cli import doctor, doctor_models
+from dynatui.cli.doctor import examine, lacking, page
+from dynatui.cli.finding import Finding, note, ok
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import heads, tiny
-from tests.dynatui.cli.doctor_case import case, found, refused, told
+from tests.dynatui.cli.doctor_case import found, refused, said, told
 
 
-def fine(_case: DoctorInput) -> Iterator[CheckResult]:
-    yield CheckResult("ok", "fine")
-    yield CheckResult("note", "but slow", "wait")
+def fine() -> Iterable[Finding]:
+    return ok("fine"), note("but slow", "wait")
 
 
-def refusing(_case: DoctorInput) -> Iterator[CheckResult]:
-    yield CheckResult("ok", "begun")
+def refusing() -> Iterable[Finding]:
+    yield ok("begun")
     raise ConfigError("no device; give one")
 
 
-def crashing(_case: DoctorInput) -> Iterator[CheckResult]:
+def crashing() -> Iterable[Finding]:
     raise RuntimeError("\x1b[2J\nboom")
-    yield
 
 
 def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None:
-    assert page(examine(case(), {"c": fine})) == (
-        "c\n  ok       fine\n  note     but slow; wait\nverdict: everything that is needed works\n"
-    )
-    text = page(examine(case(), {"a": refusing, "b": crashing, "c": fine}))
+    end = "c\n  ok       fine\n  note     but slow; wait\nverdict: "
+    assert page(examine({"c": fine})) == f"{end}everything that is needed works\n"
+    text = page(examine({"a": refusing, "b": crashing, "c": fine}))
     assert text.startswith("a\n  ok       begun\n  problem  no device; give one\nb\n  problem  ")
     assert "RuntimeError: ␛[2J" in text
-    assert text.endswith("\nc\n  ok       fine\n  note     but slow; wait\nverdict: 2 problems, see above\n")
+    assert text.endswith(f"\n{end}2 problems, see above\n")
 
 
 @pytest.mark.parametrize(
@@ -73,11 +71,11 @@ def test_colours_and_line_are_the_terminal_s(monkeypatch: pytest.MonkeyPatch, va
 
 
 def test_no_terminal_or_a_small_one_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: os.terminal_size((120, 40)))
+    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((120, 40)))
     assert "ok: 120x40 characters" in told("terminal")
-    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: os.terminal_size((79, 24)))
+    monkeypatch.setattr(os, "get_terminal_size", lambda: os.terminal_size((79, 24)))
     assert "note: 79x24 characters; panels need at least 80x24 characters" in told("terminal")
-    monkeypatch.setattr(doctor_machine, "is_terminal", lambda name: name != "stdout")
+    monkeypatch.setattr(doctor, "is_terminal", lambda name: name != "stdout")
     assert "note: dynatui runs without a screen here: no terminal is connected to stdout" in told("terminal")
 
 
@@ -103,27 +101,27 @@ def test_packages_are_those_that_dynatui_needs_and_a_missing_or_old_one_is_a_pro
 
 def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     turing = Gpu("T4", total_bytes=16 * 2**30, free_bytes=3 * 2**29, capability=(7, 5))
-    monkeypatch.setattr(doctor_machine, "gpus", lambda: [turing])
-    text = told("devices", models=Models(device="cpu"))
+    monkeypatch.setattr(doctor, "gpus", lambda: [turing])
+    text = told("devices", Models(device="cpu"))
     assert "gpu 0: T4, 1.5 GiB of 16.0 GiB memory free, bfloat16 emulated, float16 native" in text
     assert "ok: models would run on cpu in " in text
 
 
 def test_exact_and_compiled_runs_are_named_and_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = Models(device="cpu", dtype="bfloat16", exact=True)
-    assert "ok: models would run on cpu in bfloat16, batch-invariant" in told("devices", models=exact)
+    assert "ok: models would run on cpu in bfloat16, batch-invariant" in told("devices", exact)
     for models, why in (
         (replace(exact, dtype="float64"), "leave out --exact"),
         (Models(device="cpu", dtype="float32", compiled=True), "--compile is for CUDA, but the device is cpu"),
         (Models(device="cuda:99"), "device cuda:99 was requested"),
     ):
-        text = refused("devices", models=models)
+        text = refused("devices", models)
         assert why in text
         assert "models would run" not in text
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda"))
     compiled = Models(dtype="float16", compiled=True)
-    assert "models would run on cuda in float16, compiled where that is faster" in told("devices", models=compiled)
-    assert "no effect beside --exact" in refused("devices", models=replace(compiled, exact=True))
+    assert "models would run on cuda in float16, compiled where that is faster" in told("devices", compiled)
+    assert "no effect beside --exact" in refused("devices", replace(compiled, exact=True))
 
 
 def test_what_computes_passes_on_the_cpu_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -142,17 +140,17 @@ def test_what_computes_passes_on_the_cpu_is_told_with_a_remedy(monkeypatch: pyte
 def test_a_dtype_that_the_cpu_lacks_is_a_note(
     monkeypatch: pytest.MonkeyPatch, dtypes: tuple[str, str], option: str
 ) -> None:
-    monkeypatch.setattr(doctor_machine, "cpu_has_fp16", lambda: False)
-    text = told("devices", models=Models(device="cpu", dtype=dtypes[0], draft_dtype=dtypes[1]))
+    monkeypatch.setattr(doctor, "cpu_has_fp16", lambda: False)
+    text = told("devices", Models(device="cpu", dtype=dtypes[0], draft_dtype=dtypes[1]))
     assert f"note: this CPU does not compute in float16, so float16 is slow; give {option} float32" in text
     assert f"ok: models would run on cpu in {', draft '.join(dtypes).removesuffix(', draft auto')}" in text
 
 
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told_unless_the_models_are_not_here_yet() -> None:
     native = "ok: rounds of the models would be driven by: host, native CPU kernels"
-    assert native in told("rounds", models=Models(device="cpu"))
+    assert native in told("rounds", Models(device="cpu"))
     drafts = ("nobody/less", None)
-    assert not any(found("rounds", models=Models("nobody/nothing", draft, device="cpu")) for draft in drafts)
+    assert not any(found("rounds", Models("nobody/nothing", draft, device="cpu")) for draft in drafts)
 
 
 @pytest.fixture
@@ -167,7 +165,7 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_gpu: list[dict[str, object]]) -> None:
-    (finding,) = found("rounds", models=Models(dtype="float16"))
+    (finding,) = found("rounds", Models(dtype="float16"))
     assert finding.verdict == "note"
     assert finding.text.endswith(
         "host on cuda:0, which is slower: rounds on the device wrote the tokens [1] instead of [2]"
@@ -184,18 +182,20 @@ def test_on_a_gpu_the_forms_of_models_are_told(on_a_gpu: list[dict[str, str]], m
     assert "ok: rounds of the embedded pair are driven by cuda graphs on cuda:0: native model" in text
     assert "ok: rounds of the models would be driven by: cuda graphs, native model" in text
     assert len(on_a_gpu) == 1
-    text = told("rounds", models=Models(exact=True))
+    text = told("rounds", Models(exact=True))
     assert "rounds of the models would be driven by: host, --exact" in text
     assert len(on_a_gpu) == 1
 
 
-def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
-    def wrong() -> str:
-        raise ConfigError("config.toml: line 1: no")
-
-    _, note, problem, _ = refused("settings", settings=wrong, strange_variables=["DYNATUI_TAUH"]).splitlines()
-    assert note.startswith("  note     the variable DYNATUI_TAUH sets no option")
-    assert problem == "  problem  config.toml: line 1: no"
+def test_wrong_settings_are_a_problem_and_strange_variables_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", os.devnull)
+    monkeypatch.setenv("DYNATUI_TAUH", "1")
+    monkeypatch.setenv("DYNATUI_TAU_H", "7")
+    live = click.Context(cli.command())
+    report = examine({"settings": lambda: doctor.settings_in_force(live)})
+    note, problem = report["settings"]
+    assert note.text == "the variable DYNATUI_TAUH sets no option"
+    assert (problem.verdict, "tau_h from DYNATUI_TAU_H" in problem.text) == ("problem", True)
 
 
 def test_an_unwritable_log_is_a_problem_and_recordings_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_a_pair_with_different_tokenizers_is_translated(tmp_path: Path) -> None:
     assert "ok: target and draft have different tokenizers: draft translated through text" in told(
         "models", models=asked
     )
-    assert "host, native CPU kernels; draft translated through text" in told("rounds", models=asked)
+    assert "host, native CPU kernels; draft translated through text" in told("rounds", asked)
 
 
 def test_many_broken_things_are_as_many_problems_in_one_object(tmp_path: Path) -> None:
@@ -259,10 +259,8 @@ def test_many_broken_things_are_as_many_problems_in_one_object(tmp_path: Path) -
 def test_what_would_be_loaded_is_looked_for_but_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models, expected: str, *, forbidden: bool
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "")
     monkeypatch.chdir(tmp_path)
-    report = examine(case(models=models, forbidden=forbidden), {"models": CHECKS["models"]})
-    assert any(expected in f"{each.verdict}: {each.text}; {each.remedy}" for each in report.findings)
+    assert expected in said(examine({"models": lambda: doctor_models.models(models, forbidden=forbidden)})["models"])
 
 
 def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +269,7 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for path in EMBEDDED_DRAFT.glob("*.json"):
         shutil.copy(path, tmp_path)
-    text = told("models", models=Models(str(tmp_path), str(EMBEDDED_DRAFT)))
+    text = told("models", Models(str(tmp_path), str(EMBEDDED_DRAFT)))
     assert f"problem: target {tmp_path} has no safetensors weights" in text
     assert "ok: draft books-1m: gpt_neox, weights of " in text
 
@@ -283,7 +281,7 @@ def test_the_memory_of_windows_is_told_beside_that_of_ring_buffers(tmp_path: Pat
         "vocab_size": 32000, "dtype": "bfloat16", "rms_norm_eps": 1e-5,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    text = told("models", models=Models(target=str(tmp_path), draft="lookup", dtype="bfloat16"))
+    text = told("models", Models(target=str(tmp_path), draft="lookup", dtype="bfloat16"))
     assert "KV cache: 256 KiB per token, 8.0 GiB for a full context of 32768 tokens" in text
     windows = "target attends to windows of 4,096 tokens, and keeps all keys and values"
     assert f"ok: {windows}; ring buffers would take 1.0 GiB; " in text
@@ -302,12 +300,12 @@ def test_a_head_is_told_as_what_it_is(
 ) -> None:
     saved = saved_by("llama", layout, tmp_path)
     given = Models(str(saved.target), str(saved.draft))
-    text = told("models", models=given)
+    text = told("models", given)
     assert f"ok: draft head: {kind}, weights of " in text
     assert "problem" not in text
     assert "tokenizer" not in text
     on_host = replace(given, exact=True)
-    assert f"driven by: host, {by_host}" in told("rounds", models=on_host)
+    assert f"driven by: host, {by_host}" in told("rounds", on_host)
     assert not on_a_gpu
 
 
@@ -368,9 +366,9 @@ def test_only_where_kernels_would_be_built_are_their_needs_or_the_lack_of_triton
     models: Models, device: str, monkeypatch: pytest.MonkeyPatch, *, examined: bool
 ) -> None:
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device(device))
-    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: True)
-    assert bool(found("kernels", models=models)) == examined
-    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: None)
-    assert [(finding.verdict, finding.text) for finding in found("kernels", models=models)] == [
+    monkeypatch.setattr(doctor, "find_spec", lambda _: True)
+    assert bool(found("kernels", models)) == examined
+    monkeypatch.setattr(doctor, "find_spec", lambda _: None)
+    assert [(finding.verdict, finding.text) for finding in found("kernels", models)] == [
         ("note", "Triton is not installed")
     ] * examined

@@ -11,7 +11,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.quantisation import memory_of
 from decoder.run import expected
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_machine import CheckResult
+from dynatui.cli.finding import Finding
 from dynatui.gpu import Gpu
 from dynatui.number_format import size
 from dynatui.session import Models
@@ -51,11 +51,9 @@ def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> 
         (folder / name).write_bytes((source / name).read_bytes())
 
 
-def found(
-    target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any
-) -> list[CheckResult]:
+def found(target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any) -> list[Finding]:
     models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
-    return doctor_case.found("models", models=models, forbidden=forbidden)
+    return list(doctor_models.models(models, forbidden=forbidden))
 
 
 def told(target: str | None = "owner/big", draft: str | None = None, **options: Any) -> str:
@@ -201,7 +199,7 @@ def test_quantised_weights_that_cannot_be_loaded_are_a_problem(hub: Path) -> Non
     (finding,) = found("owner/packed")
     assert finding.verdict == "problem"
     assert finding.text.startswith("target: owner/packed is quantised by 'gptq', which transformers cannot load here: ")
-    assert doctor_case.found("rounds", models=Models("owner/packed", "lookup", device="cpu")) == []
+    assert doctor_case.found("rounds", Models("owner/packed", "lookup", device="cpu")) == []
 
 
 def test_weights_that_are_converted_take_the_memory_of_the_dtype(hub: Path) -> None:
@@ -246,12 +244,12 @@ def without_weights(folder: Path, config: dict[str, Any]) -> str:
     return str(folder)
 
 
-def times(target: str | None = None, draft: str | None = None, **options: Any) -> list[CheckResult]:
+def times(target: str | None = None, draft: str | None = None, **options: Any) -> list[Finding]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
-    return doctor_case.found("times", models=models)
+    return doctor_case.found("times", models)
 
 
-def said(findings: list[CheckResult]) -> list[str]:
+def said(findings: list[Finding]) -> list[str]:
     return [f"{finding.verdict}: {finding.text}" for finding in findings]
 
 

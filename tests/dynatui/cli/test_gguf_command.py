@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynatui import main as cli
-from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import DoctorInput
+from dynatui.cli.doctor import checks, examine, page
 from dynatui.session import Models
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
@@ -82,8 +81,8 @@ def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> Non
 
 
 def examined(models: Models) -> str:
-    probes = {name: CHECKS[name] for name in ("devices", "models", "rounds")}
-    return page(examine(DoctorInput(models, None, lambda: ""), probes))
+    every = checks(models, None, None)
+    return page(examine({name: every[name] for name in ("devices", "models", "rounds")}))
 
 
 def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> None:

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+import click
 import pytest
-from typer.core import TyperOption
 
 from decoder.errors import LONGEST_QUOTE, quoted, shortened, with_short_quotes
 from dynatui import main as cli
@@ -18,7 +18,7 @@ NEEDY = (
     "leave alg1 out of --methods, or name a model with --draft"
 )
 LINES = (
-    ("--nope", "No such option: --nope"),
+    ("--nope", "No such option '--nope'"),
     ("dance", "No such command 'dance'"),
     ("--prompt", "requires an argument"),
     ("--d0 deep", "Invalid value for '--d0'"),
@@ -64,7 +64,7 @@ LINES = (
     ("--record .", "cannot write ."),
     *((f"--headless --metrics-port {port}", "--metrics-port") for port in ("-1", "65536", 10**20, "http", "9.5", "")),
     ("replay", "Missing argument 'FILE'"),
-    ("replay x --k 3", "No such option: --k; see dynatui replay --help"),
+    ("replay x --k 3", "No such option '--k'; see dynatui replay --help"),
     ("replay nowhere.jsonl", "cannot read nowhere.jsonl"),
     ("replay a b c", "unexpected extra argument"),
     ("--json replay nowhere.jsonl", "--json is given before replay"),
@@ -143,7 +143,7 @@ MANY = "9" * 400
 WITH_VALUES = [
     option.opts[0]
     for option in cli.command().params
-    if isinstance(option, TyperOption) and option.expose_value and not option.is_flag and option.opts[0] != "--prompt"
+    if isinstance(option, click.Option) and option.expose_value and not option.is_flag and option.opts[0] != "--prompt"
 ]
 IN_TOML = {
     "a word": f'"{WORD}"',

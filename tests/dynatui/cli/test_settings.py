@@ -120,7 +120,7 @@ def test_replaying_and_following_share_the_settings_of_the_screen_but_not_the_sp
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
-        ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
+        ("fps = 99", "line 1: fps is 99; 99 is not in the range 1<=x<=60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
         ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 1)"),
         ("tau_h = nan", "(tau_h from PATH: line 1)"),
@@ -177,10 +177,10 @@ def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> No
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("TAU_H", "high", "DYNATUI_TAU_H: tau_h is 'high'; input should be a valid number"),
+        ("TAU_H", "high", "DYNATUI_TAU_H: tau_h is 'high'; 'high' is not a valid float"),
         ("TAU_H", "0.02", "give 0 < tau_l < tau_h <= 1 (tau_h from DYNATUI_TAU_H)"),
         *((name, value, f"; give {said} ({name.lower()} from DYNATUI_{name})") for name, value, said in SAMPLING),
-        ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; input should be a valid boolean"),
+        ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; 'perhaps' is not a valid boolean"),
         ("SYMBOLS", "runes", "DYNATUI_SYMBOLS: symbols is 'runes'"),
         ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
     ],

@@ -6,8 +6,8 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
-import typer
 
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import PRESETS, DynaTree
@@ -91,7 +91,7 @@ def test_shells_complete_the_user_s_presets_too() -> None:
     write("night")
     live = cli.command()
     (option,) = [each for each in live.params if each.name == "preset"]
-    offered = option.shell_complete(typer.Context(live), "")
+    offered = option.shell_complete(click.Context(live), "")
     assert [item.value for item in offered] == ["tuned", "paper", "sampled", "night"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rich.cells import cell_len
 
-from dynatui.cli.devices import named_device
+from dynatui.cli.advise import named_device
 from dynatui.render import server as panels
 from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows

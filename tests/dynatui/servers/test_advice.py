@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import ConfigError
-from dynatui.cli.devices import named_device
+from dynatui.cli.advise import named_device
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.costs import source
 from dynatui.servers.deployment import Band, Engine

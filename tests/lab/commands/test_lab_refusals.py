@@ -105,8 +105,8 @@ TUNE = [
     ("--minutes 0", "--minutes is 0; give more than 0 and at most 1440 (one day)"),
     ("--minutes nan", "--minutes is nan; give more than 0 and at most 1440 (one day)"),
     ("--minutes inf", "--minutes is inf; give more than 0 and at most 1440 (one day)"),
-    ("--minutes soon", "Invalid value for '--minutes': Input should be a valid number"),
-    ("--max-new-tokens 0", "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1"),
+    ("--minutes soon", "Invalid value for '--minutes': 'soon' is not a valid float"),
+    ("--max-new-tokens 0", "Invalid value for '--max-new-tokens': 0 is not in the range x>=1"),
     ("--target x", "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier"),
     ("--storage sqlite:////nonesuch/x.db --target /nonesuch --draft /nonesuch", MISSING),
 ]

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoder.errors import ConfigError
-from dynatui.cli.devices import named_device
+from dynatui.cli.advise import named_device
 from dynatui.lab.tuning.drafts import guesses_at_once, head_size, least_costs, model_size
 from dynatui.servers.profile_file import ModelSize
 from tests import heads
