@@ -48,7 +48,7 @@ class Labels:
     def cells(self, node: int) -> int:
         name = min(_LONGEST, cell_len(self.names[node]))
         if node in self.copies:
-            return name + len(_remarks(self.copies[node])[-1])
+            return name + len(f" rep. {self.copies[node]}")
         figure = 1 + len(self.figures[node]) if node in self.figures else 0
         return name + len(self.times.get(node, "")) + figure
 
@@ -61,7 +61,7 @@ class Labels:
         last, times, first = f" {self.figures[node]}", self.times.get(node, ""), ""
         if figures > 1:
             logprob = (self.event.draft_logprobs or self.event.logprobs)[node]
-            last, first = last.rjust(1 + _FIGURE), f" {percent(rounds.probability(logprob))}"
+            last, first = last.rjust(1 + _FIGURE), f" {rounds.chance_percent(rounds.probability(logprob))}"
         room, needed = cells - len(times) - len(first) - len(last), cell_len(name)
         if room < min(needed, _SHORTEST):
             return ((column(name, cells), ink),)
@@ -70,9 +70,10 @@ class Labels:
         return ((token, ink), *between, (last, self.figure_ink(node)))
 
     def _remarked(self, node: int, cells: int) -> Row:
-        name, remarks = self.names[node], _remarks(self.copies[node])
-        needed = cell_len(name)
-        words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
+        """The name, and the remark that the path repeats earlier text."""
+        name, copy = self.names[node], self.copies[node]
+        needed, long = cell_len(name), f" repeats {copy} tokens"
+        words = long if min(needed, _SHORTEST) + len(long) <= cells else f" rep. {copy}"
         room = min(needed, max(_LEAST, cells - len(words)))
         return ((column(name, min(room, cells)), self.ink(node)), (column(words, cells - room), "warn"))
 
@@ -88,11 +89,6 @@ class Labels:
         return "dim" if ink == "plain" else ink
 
 
-def _remarks(copy: int) -> tuple[str, ...]:
-    """Wordings of the remark that a path repeats earlier text, the longest first."""
-    return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
-
-
 def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
     reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
     names, chances = dict[int, str](), dict[int, float]()
@@ -101,14 +97,9 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
         if rounds.is_drafted(event, node):
             drawn = rounds.probability(event.logprobs[node])
             chances[node] = rounds.kept_chance(event, node) or 0.0 if reach else drawn
-    figures = {node: percent(chance) for node, chance in chances.items()}
+    figures = {node: rounds.chance_percent(chance) for node, chance in chances.items()}
     times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
     return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)
-
-
-def percent(probability: float) -> str:
-    """The probability as a percentage in at most four cells."""
-    return "<1%" if probability < rounds.LEAST_SHOWN else f"{100 * probability:.0f}%"
 
 
 def kept_ink(chance: float) -> Ink:
