@@ -206,7 +206,6 @@ test_golden = golden(
         "all prompts are listed whether they ran or not": lambda: prompts(
             replace(running(), openings=OPENINGS), 116, 9
         ),
-        "with height to spare the figures explain themselves": lambda: prompts(table(2), 116, 20),
         "before the first figures it says so": lambda: prompts(Scene(), 60, 5),
         "the prompt that is decoded now is in the table": lambda: [
             prompts(running(), 116, 8),
