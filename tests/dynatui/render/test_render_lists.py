@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.analysis.metrics import Tally
 from decoder.events import End, Event, Figures, Knob, Round, Summary
 from dynatui.render.ink import Rows
 from dynatui.render.log import entries, log
 from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
-from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
+from dynatui.render.work import depths, kind_of, kinds, times_table, work
 from dynatui.state.lane import IN_A_ROW
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.session_log import Result
@@ -226,9 +225,6 @@ test_golden = golden(
         "bars are as long as what was drafted and full as far as it was used": lambda: depths(LEVELS, 46, 9),
         "the deepest share a row where rows are short": lambda: depths(LEVELS, 46, 3),
         "the rows of a table have one width": lambda: depths(((123456, 7), (1, 1)), 40, 9),
-        "the sentence has shorter wordings": lambda: summaries(
-            "dynatree", Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
-        ),
         "shares of time add up": lambda: times_table(running().state, running().state.race.tallies["dynatree"], 36),
         "a panel with room says what limits the method": lambda: work(running(), 76, 24),
         "a method without guesses says so": lambda: [
