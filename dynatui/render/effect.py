@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from decoder.events import LOST, OTHER_LIMITS, Limit
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
-from dynatui.knobs import info, limit_name, rules_in_force, turns
+from dynatui.knobs import info, limit_name, rules_in_force
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
@@ -29,12 +29,9 @@ def consequence_line(scene: Scene, width: int) -> Row:
     if effect is None:
         return ()
     parts = _parts(scene, effect)
-    rows = list[list[Row]]()
-    for intervals in (2, 1, 0):
-        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(effect.differences))
-        rows.append([*parts, *figures])
-    rows[0].append(_counted(effect))
-    return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
+    exact, brief = ([_difference(each, interval=told) for each in effect.differences] for told in (True, False))
+    long = [*parts, *exact, _counted(effect)]
+    return fitting(long if width_of(joined(long, ())) <= width else [*parts, *brief], width)
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
@@ -75,20 +72,13 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
+    """The key against a rule that hides a knob's effect; empty where nothing can be turned."""
     if scene.replaying or scene.following or key == LOST:
         return ()
-    actions: tuple[str, ...]
-    if key == "history":
-        actions, effect_text = ("history",), "frees it"
-    elif key == "cost":
-        actions, effect_text = ("watch(1)",), "watches a method without it"
-    elif key in OTHER_LIMITS:
-        actions, effect_text = ("prompt(1)",), "goes to the next prompt"
-    elif info(key).keys:
-        actions, effect_text = turns(info(key)), "turn it"
-    else:
-        actions, effect_text = ("drawer",), "opens its slider"
-    return ((": ", "warn"), (" ".join(map(scene.keys.cap, actions)), "key"), (f" {effect_text}", "plain"))
+    others = {"history": ("history", "frees it"), "cost": ("watch(1)", "watches a method without it")}
+    others |= dict.fromkeys(OTHER_LIMITS - {"cost"}, ("prompt(1)", "goes to the next prompt"))
+    action, effect_text = others.get(key, ("drawer", "opens its slider"))
+    return ((": ", "warn"), (scene.keys.cap(action), "key"), (f" {effect_text}", "plain"))
 
 
 def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:

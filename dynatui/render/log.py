@@ -12,7 +12,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info
 from dynatui.number_format import counted, nth, short
-from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
+from dynatui.render.ink import Ink, Row, Rows, column, framed, titled
 from dynatui.render.scene import Scene
 from dynatui.render.words import moved_back, reasons, tie_words, turned, written
 from dynatui.state.lane import Change, LaneState
@@ -44,19 +44,16 @@ class Entry:
     ink: Ink = "plain"
 
 
-def log(scene: Scene, width: int, height: int) -> Rows:
-    inner, room = inside((width, height))
-    lines = entries(scene.state, scene.keys)
-    below = min(scene.log_end, max(0, len(lines) - 1))
-    rows = [_row(entry, inner) for entry in lines[: len(lines) - below]]
-    if not rows:
-        rows = [(("nothing yet: every turn of a knob is listed here, with its author and reason", "dim"),)]
-    lane = scene.state.lane
+@framed
+def log(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    lane, lines = scene.state.lane, entries(scene.state, scene.keys)
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
-    title: Row = (("Log", "title"), (f" ─ {counted(turns, 'turn')} of knobs, and why", "dim"))
-    if below:
+    title = titled("Log", f"{counted(turns, 'turn')} of knobs, and why")
+    if below := min(scene.log_end, max(0, len(lines) - 1)):
         title = (*title, (f" ─ {below} more below", "warn"))
-    return frame(title, rows[-room:] if room else [], (width, height))
+    if not lines:
+        return title, [(("nothing yet: every turn of a knob is listed here, with its author and reason", "dim"),)]
+    return title, [_row(entry, width) for entry in lines[max(0, len(lines) - below - height) : len(lines) - below]]
 
 
 def entries(state: RunState, keys: Keymap = KEYMAP) -> list[Entry]:
@@ -97,9 +94,7 @@ def _continues(change: Change, before: Change) -> bool:
 
 def _by_hand(lane: LaneState, keys: Keymap) -> Iterator[Entry]:
     for turn, outcome in outcomes(lane.turns, lane):
-        effect = _moved_back(turn, lane, keys) or _effect(outcome, last=turn is lane.turns[-1])
-        presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
-        yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", effect)
+        yield _turned(turn, _moved_back(turn, lane, keys) or _effect(outcome, last=turn is lane.turns[-1]))
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
@@ -128,13 +123,14 @@ def _effect(outcome: ChangeEffect, *, last: bool) -> tuple[str, ...]:
 
 def _in_earlier_runs(state: RunState) -> Iterator[Entry]:
     for run in state.earlier:
-        turns = run.turns.get(state.watched, ())
-        if turns:
-            opening = clean_line(run.prompt[: 2 * OPENING])[:OPENING]
-            yield Entry(None, f"run {run.number}", opening, ink="dim")
-        for turn, outcome in turns:
-            presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
-            yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", _effect(outcome, last=False))
+        if turns := run.turns.get(state.watched):
+            yield Entry(None, f"run {run.number}", clean_line(run.prompt[: 2 * OPENING])[:OPENING], ink="dim")
+            yield from (_turned(turn, _effect(outcome, last=False)) for turn, outcome in turns)
+
+
+def _turned(turn: Change, effect: tuple[str, ...]) -> Entry:
+    presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
+    return Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", effect)
 
 
 def _difference(state: RunState) -> list[Entry]:

@@ -19,7 +19,7 @@ from dynatui.render.ink import (
     best_row,
     fit,
     fitting,
-    frame,
+    framed,
     inside,
     merged,
     share,
@@ -95,14 +95,11 @@ class _Place:
     width: int
 
 
-def knobs(scene: Scene, width: int, height: int) -> Rows:
-    framed, window = height > _BORDER, scene.state.lane.window
-    inner, room = inside((width, height)) if framed else (width - 1, height)
-    body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
-    if not framed:
-        return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
-    return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
+@framed
+def knobs(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    keys = f"turn them while it runs; {scene.keys.cap('drawer')} shows all"
+    title = knobs_title(scene, "Knobs", keys, f" in the last {scene.state.lane.window} rounds", width - 2)
+    return title, [_sliders(scene, width), *notes(scene, width, height - 1)]
 
 
 def height_for(scene: Scene, width: int, most: int) -> int:
@@ -121,18 +118,16 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    framed = height > _BORDER
-    inner = inside((width, height))[0] if framed else width - 1
-    left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
-    places = _places(scene, inner)
-    if y != top or not places or not 0 <= x - left < inner:
+    inner, room = inside((width, height))
+    x, places = x - (width - inner) // 2, _places(scene, inner)
+    if y != (height - room) // 2 or not places or not 0 <= x < inner:
         return None
     for place in places:
-        value = place.track.value_at(x - left, place.knob)
+        value = place.track.value_at(x, place.knob)
         if value is not None:
             return place.knob.name, value
     history = scene.pending.get("history", scene.state.lane.history)
-    at_tail = x - left >= sum(place.width for place in places)
+    at_tail = x >= sum(place.width for place in places)
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
