@@ -127,12 +127,11 @@ _FAST = 0.6
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
-    """Wordings of the estimated times, the longest first; empty if unknown, and after the first round."""
+    """Two wordings of the estimated times; empty if unknown, and after the first round."""
     run, entry = state.run, state.figures().get(state.watched)
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
-    levels, rows = SIZES[-1]
-    rate = 1 / step_s(run.expected)
+    (levels, rows), rate = SIZES[-1], 1 / step_s(run.expected)
     plain = f"estimate: {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
     return f"{plain}, {ms(round_s(run.expected, levels, rows))} ms a round of {rows} rows", plain
 
@@ -147,10 +146,11 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
         return ()  # the method does not report its drafts
     measured = (entry.decode_s - entry.left_out_s) / rounds
     expected = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+    rest = "the rest is a smaller share with larger models"
+    if expected >= _FAST * measured:
+        rest = "only smaller trees or smaller weights help much"
     needed = f"memory and arithmetic of this machine need {ms(expected)} ms by estimate"
-    if expected < _FAST * measured:
-        return (f"A round takes {ms(measured)} ms; {needed}, and the rest is a smaller share with larger models.",)
-    return (f"A round takes {ms(measured)} ms; {needed}, so only smaller trees or smaller weights help much.",)
+    return (f"A round takes {ms(measured)} ms; {needed}, so {rest}.",)
 
 
 _ROWS = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decoder.errors import shortened
 from dynatui.clean import clean_line
 from dynatui.number_format import counted, short
-from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, framed, width_of
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, framed, titled, width_of
 from dynatui.render.scene import Scene
 from dynatui.result import interval, same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
@@ -72,16 +72,14 @@ def _present(scene: Scene) -> int:
 
 def _title(scene: Scene, count: int, width: int) -> Row:
     cap = scene.keys.cap
-    choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
+    keys = f"{cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
         filtered = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
-        back = f"{cap('back')} lists all"
-        keys = best(width - width_of(((filtered, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
-        return (("Prompts", "title"), (filtered, "warn"), (keys, "dim"))
-    keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
-    run_keys = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
-    text = best(width, f"{figures}{keys}, {run_keys}", f"{figures}{keys}", keys, figures, "")
-    return (("Prompts", "title"), (text, "dim"))
+        words = best(width - width_of(((filtered, "warn"),)), f" ─ {keys}, {cap('back')} lists all", "")
+        return (("Prompts", "title"), (filtered, "warn"), (words, "dim"))
+    keys = f"figures of whole runs ─ {keys}, {cap('search')} filters"
+    more = f", {cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
+    return titled("Prompts", best(width - 3, f"{keys}{more}", keys))
 
 
 def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cursor: bool) -> Row:
@@ -108,8 +106,8 @@ def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening:
         return []
     label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"
     exact = f"{label}; x plain {interval(entry)}" if interval(entry) else label
-    room, cells = _NUMBER + opening, sheet.row(Result("", method, entry, "", done=True))
-    return [((column(best(room, exact, label, f" {counted(texts, 'text')}"), room) + cells, "title"),)]
+    room, cells = _NUMBER + opening, sheet.row(Result("", method, entry))
+    return [((column(best(room, exact, f" {counted(texts, 'text')}"), room) + cells, "title"),)]
 
 
 def _agreement(result: Result) -> str:

@@ -121,13 +121,10 @@ def _row(lane: _Lane, lanes: Sequence[_Lane], name: int, width: int) -> Row:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    wordings = " ─ tokens/s, equal time each", " ─ tokens/s"
     stalled = stall_notes(scene.state.figures().values())
-    if not stalled:
-        return (("Race", "title"), (best(width, *wordings), "dim"))
-    warning = best(width, *(f" ─ {words}" for words in stalled))
-    room = width - len(warning)
-    return (("Race", "title"), (best(room, *wordings, "")[: max(0, room)], "dim"), (warning, "warn"))
+    warning = best(width, *(f" ─ {words}" for words in stalled)) if stalled else ""
+    words = best(width - len(warning), " ─ tokens/s, equal time each", " ─ tokens/s" if not stalled else "")
+    return (("Race", "title"), (words, "dim"), (warning, "warn"))
 
 
 def _error(scene: Scene) -> Row:
@@ -138,18 +135,16 @@ def _error(scene: Scene) -> Row:
 def _verdict(scene: Scene, width: int) -> Row:
     """Whether the watched text equals that of ar, and the methods that cannot be compared with ar."""
     watched, figures = scene.state.watched, scene.state.figures()
-    entry = figures.get(watched)
-    alone = [name for name in figures if is_alone(scene.state, name)]
+    entry, alone = figures[watched], [name for name in figures if is_alone(scene.state, name)]
     beside = f"{', '.join(alone)}: own noise, not compared with ar" if alone else ""
     if watched in alone:
         return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
-    by_design = entry is not None and differs_by_design(entry)
-    if entry is None or not entry.committed or watched == "ar" or (entry.identical_to_ar is None and not by_design):
-        return ((beside, "dim"),) if beside else ()
+    by_design = differs_by_design(entry)
+    if not entry.committed or watched == "ar" or (entry.identical_to_ar is None and not by_design):
+        return ((beside, "dim"),)
     if entry.identical_to_ar:
         same = f"{watched} writes exactly the text of ar"
-        wordings = (f"{same}; {beside}", same) if alone else (same,)
-        return (("= ", "good"), (best(width - 2, *wordings), "dim"))
+        return (("= ", "good"), (best(width - 2, f"{same}; {beside}" if alone else same, same), "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "dim" if by_design else "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

@@ -170,9 +170,7 @@ class TextPanel:
             return "plain" if is_gap(text) else "prompt" if tag == _PROMPT else _ORIGINS[tokens[tag].origin]
 
         page = [inked(lines[y], ink_of) for y in column.rows(height)]
-        if "ar" not in state.ends and page:
-            page[-1] = (*page[-1], ("▌", "dim"))
-        return [*[_reminder(state.prompt_text, width)] * head, *page, *[()] * (height - len(page))]
+        return _padded(page, state.prompt_text, head, (width, height), written="ar" not in state.ends)
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
         self._height = height
@@ -204,9 +202,15 @@ class TextPanel:
             marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
             if not any(marked):  # a newline token has no width
                 page[home - rows.start] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
-        if state.watched not in state.ends and rows.stop == len(lines) and page:
-            page[-1] = (*page[-1], ("▌", "dim"))
-        return [*[_reminder(state.prompt_text, width)] * self._head, *page, *[()] * (height - len(page))]
+        written = state.watched not in state.ends and rows.stop == len(lines)
+        return _padded(page, state.prompt_text, self._head, (width, height), written=written)
+
+
+def _padded(page: Rows, prompt: str, head: int, size: tuple[int, int], *, written: bool) -> Rows:
+    """The page below `head` rows with the prompt; if the text is still `written`, with a pen at its end."""
+    if written and page:
+        page[-1] = (*page[-1], ("▌", "dim"))
+    return [*[_reminder(prompt, size[0])] * head, *page, *[()] * (size[1] - len(page))]
 
 
 def _is_beside(scene: Scene) -> bool:
@@ -221,9 +225,8 @@ def _headings(state: RunState, width: int) -> tuple[Row, Row]:
     ended = " at the end" if {"ar", state.watched} & state.ends.keys() else ""
     ahead: Span = (words + ended, "good" if gap > 0 else "warn" if gap < 0 else "plain")
     long: Row = ((f"{state.watched}: ", "title"), (f"{counted(own, 'token')}, ", "plain"), ahead)
-    brief: Row = ((f"{state.watched}: ", "title"), ("" if ended else f"{own}, ", "plain"), ahead)
-    plain_words = f"plain decoding: {counted(plain, 'token')}", f"plain decoding: {plain}", f"plain: {plain}"
-    return ((best(width, *plain_words), "title"),), best_row(width, long, brief, (ahead,))
+    plain_words = best(width, f"plain decoding: {counted(plain, 'token')}", f"plain: {plain}")
+    return ((plain_words, "title"),), best_row(width, long, (ahead,))
 
 
 def tokens_ahead(state: RunState) -> int:

@@ -118,7 +118,7 @@ def _figure(cell: GridCell, *, timed: bool) -> float | None:
 
 def _cell(cell: GridCell, width: int, scale: tuple[float, float], marks: str, *, timed: bool) -> Row:
     """A cell as text, such as [▅61/s 2.48]; + marks lower bounds."""
-    (left, right), edge = marks, _ink(here=marks != "  ")
+    left, right, edge = marks[0], marks[1], _ink(here=marks != "  ")
     figure, tokens = _figure(cell, timed=timed), f"{short(cell.tokens)}{'' if cell.exact else '+'}"
     if figure is None:
         return ((left, edge), ("?".center(width - 2), "dim"), (right, edge))

@@ -47,7 +47,7 @@ def step(screen: Screen) -> None:
 
 
 def _scroll_log(screen: Screen, below: int) -> None:
-    lines = log.entries(screen.scene.state, screen.scene.keys)
+    lines = log.entries(screen.scene.state)
     screen.change_view(log_end=min(max(0, below), max(0, len(lines) - 1)))
 
 

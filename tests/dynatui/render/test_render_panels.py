@@ -214,7 +214,7 @@ def test_the_overhead_of_a_round_is_its_time_beyond_the_estimate_for_its_own_siz
     (slow,) = overhead_words(state)
     assert slow.startswith(
         f"A round takes 20.00 ms; memory and arithmetic of this machine need {1000 * estimate:.2f} ms by "
-        "estimate, and the rest"
+        "estimate, so the rest"
     )
     assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
     (fast,) = overhead_words(estimated(*WARM, expected=Expected(target_read_s=0.019)))

@@ -426,10 +426,10 @@ test_golden = golden(
             for panel in (sliders.knobs, drawer.drawer)
         ],
         "the large trees of the demo name the key for the faster preset": lambda: [
-            panel(replace(Scene(state_of([DEMO_RUN, *turns, tree_round(0)])), replaying=replaying))
+            panel(replace(Scene(state_of([DEMO_RUN, *turns, tree_round(0)])), replaying=replaying), *size)
             for turns in ((), (turned("d0", 1, 4, 3, source="history"),), (turned("d0", 1, 4, 3),))
             for replaying in (False, True)
-            for panel in (partial(sliders.knobs, width=120, height=5), partial(cards.cards, width=80, height=3))
+            for panel, size in ((sliders.knobs, (120, 5)), (cards.cards, (80, 3)))
         ],
         **{name: partial(_said, found) for name, found in TOLD.items()},
         "every cell shows tokens a round and a second and the knobs stand in brackets": lambda: _panel(
