@@ -20,7 +20,6 @@ from dynatui.render.ink import DOT, Ink, Row, Rows, Span, best, column, fit, fit
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing, faster_preset, is_alone, limited, shape_of, shape_written
 from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
-from dynatui.state.lane import Curve
 from dynatui.state.run_state import RunState
 
 _CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
@@ -100,26 +99,25 @@ def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad], joules_per_token: float | None = None) -> tuple[str, str]:
-    """Long wording: all values of a single GPU, or load and memory of each of several GPUs, with the energy per token.
-    Short wording: the load alone, as a range for several GPUs.
+    """Long wording: all known values of each GPU, and the energy per token. Short wording: the load alone, as a range
+    for several GPUs.
     """
     energy = "" if joules_per_token is None else f" {short(joules_per_token)} J/token"
     loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
-    ends = [percent(load) for load in dict.fromkeys((*loads[:1], *loads[-1:]))]
-    span = f" {ends[0].removesuffix('%')}-{ends[-1]}" if len(set(ends)) > 1 else "".join(f" {end}" for end in ends[:1])
-    if len(gpus) == 1:
-        (gpu,) = gpus.values()
-        power = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
-        heat = [] if gpu.temperature_c is None else [f"{gpu.temperature_c} C"]
-        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]) + energy, f"GPU{span}"
-    each = (" ".join([f"{number}:", *(_load_and_memory(gpu) or "-")]) for number, gpu in gpus.items())
-    return f"GPU {', '.join(each)}{energy}", f"{len(gpus)} GPUs{span}"
+    ends = dict.fromkeys(percent(load) for load in (*loads[:1], *loads[-1:]))
+    each = [f"{f'{number}: ' * (len(gpus) > 1)}{_gpu_values(gpu)}" for number, gpu in gpus.items()]
+    return f"GPU {', '.join(each)}{energy}", f"GPU {'-'.join(ends) or '-'}"
 
 
-def _load_and_memory(gpu: GpuLoad) -> list[str]:
-    load = [] if gpu.load is None else [percent(gpu.load)]
+def _gpu_values(gpu: GpuLoad) -> str:
     total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
-    return load if gpu.used_bytes is None else [*load, f"{gpu.used_bytes / 1e9:.1f}{total} GB"]
+    values = (
+        "" if gpu.load is None else percent(gpu.load),
+        "" if gpu.used_bytes is None else f"{gpu.used_bytes / 1e9:.1f}{total} GB",
+        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        "" if gpu.temperature_c is None else f"{gpu.temperature_c} C",
+    )
+    return " ".join(filter(None, values)) or "-"
 
 
 _FAST = 0.6
@@ -239,7 +237,9 @@ def _speed(scene: Scene, figures: Figures) -> _Card:
     elif own is not None and plain is not None:
         notes = [f"{speed}, plain {short(plain, 1)}", speed]
     titles = (*stalled, "speed against plain decoding", "speed")
-    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", rates.points, *_around(rates))
+    points = rates.points[-_LONGEST_TREND:] or (1.0,)
+    low = min(*points, 0.7 * max(points), max(points))  # ends that are 30 % apart let noise look small
+    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", points, low, max(points))
 
 
 def _policy(scene: Scene) -> list[_Card]:
@@ -270,14 +270,6 @@ def _timing(scene: Scene) -> _Card:
     spent = [ms(part, 1) for part in parts] or ["-"]
     titles, notes = ("ms of the last round", "ms last round"), ("draft · check · keep", "draft·chk·keep")
     return _Card(14, titles, (" · ".join(spent), "/".join(spent)), notes)
-
-
-def _around(curve: Curve) -> tuple[float, float]:
-    """Lower and upper end of a trend's scale: at least 30 % of the highest value apart, so that noise looks small."""
-    points = curve.points[-_LONGEST_TREND:] or (1.0,)
-    low, high = min(points), max(points)
-    margin = max(0.0, 0.3 * high - (high - low))
-    return low - margin, high
 
 
 def _line(scene: Scene, width: int) -> Row:

@@ -87,14 +87,9 @@ def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cu
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
     begins = f"{column(str(line.number), _NUMBER - 1)}{column(line.opening, opening)}"
-    cells = f"{_without_figures(scene, now=now):>{sheet.cells}}" if result is None else sheet.row(result)
+    why = ("failed" if scene.state.failure else "running") if now else "not played" if scene.replaying else "waiting"
+    cells = f"{why:>{sheet.cells}}" if result is None else sheet.row(result)
     return (mark, (begins, ink), (cells, ink))
-
-
-def _without_figures(scene: Scene, *, now: bool) -> str:
-    if now:
-        return "failed" if scene.state.failure else "running"
-    return "not played" if scene.replaying else "waiting"
 
 
 def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:

@@ -29,10 +29,9 @@ from dynatui.render.ink import (
     merged,
     titled,
     trend,
-    width_of,
     wrapped,
 )
-from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Load, Reading, Wasted
+from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Load, Wasted
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, compared, line_of, remark, verdict
@@ -156,12 +155,10 @@ def _judged(state: ServerState) -> tuple[str, Ink] | None:
 
 
 def note(state: ServerState, look: ServerView, size: Size) -> Rows:
-    (width, height), names = size, _names(state)
-    room, (wordings, ink) = max(1, width - 2), _remark(state)
-    fits = width_of(joined([*_head(state, look), *names], ())) <= width
-    unsaid: Row = () if fits else joined(names, ())
-    candidates = [[row for text in each for row in wrapped([(text, ink)], room)] for each in wordings]
-    candidates = candidates or [wrapped(unsaid, room)]
+    del look
+    (width, height), (wordings, ink) = size, _remark(state)
+    candidates = [[row for text in each for row in wrapped([(text, ink)], max(1, width - 2))] for each in wordings]
+    candidates = candidates or [wrapped(joined(_names(state), ()), max(1, width - 2))]
     rows = next((rows for rows in candidates if len(rows) <= height), candidates[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
@@ -304,20 +301,17 @@ _COUNTED: tuple[tuple[str, Figure], ...] = (
 
 def totals(state: ServerState, size: Size) -> Rows:
     reading, width = state.reading, inside(size)[0]
+    both = (reading.session, reading.interval) if reading else (None, None)
     room = min(14, max(9, (width - _TOTAL_NAME) // 2))
     rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
     for name, figure in _COUNTED:
-        session, now = (count(figure(each)) if each else "-" for each in _both(reading))
+        session, now = (count(figure(each)) if each else "-" for each in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
     if state.course.load is not None and reading is not None:
         rows.append(((_load(state.course.load, reading.interval, width), "plain"),))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"failed polls {state.missed}, gaps {state.gaps}, restarts {state.restarts}"
     return frame(titled("Totals"), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
-
-
-def _both(reading: Reading | None) -> tuple[Figures | None, Figures | None]:
-    return (reading.session, reading.interval) if reading else (None, None)
 
 
 def _load(load: Load, interval: Figures, width: int) -> str:

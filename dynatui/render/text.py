@@ -109,7 +109,7 @@ class TextPanel:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
         below = caption(scene, inner, room)
         room -= len(below)
-        beside = _is_beside(scene)
+        beside = scene.beside and scene.mode == "watch" and state.watched != "ar" and "ar" in state.lanes
         if beside and inner >= 2 * _LEAST_BESIDE + width_of(_BETWEEN):
             page = self._side_by_side(scene, (inner - width_of(_BETWEEN)) // 2, room)
         elif beside and inner >= _LEAST_BESIDE and room >= _LEAST_BELOW:
@@ -213,11 +213,6 @@ def _padded(page: Rows, prompt: str, head: int, size: tuple[int, int], *, writte
     return [*[_reminder(prompt, size[0])] * head, *page, *[()] * (size[1] - len(page))]
 
 
-def _is_beside(scene: Scene) -> bool:
-    state = scene.state
-    return scene.beside and scene.mode == "watch" and state.watched != "ar" and "ar" in state.lanes
-
-
 def _headings(state: RunState, width: int) -> tuple[Row, Row]:
     """Headings of plain decoding and of the watched method; the second states the method's lead in tokens."""
     plain, own, gap = state.lanes["ar"].committed, state.lane.committed, tokens_ahead(state)
@@ -233,14 +228,12 @@ def tokens_ahead(state: RunState) -> int:
     """Lead of the watched method over plain decoding, in tokens, at the decode time that both have reached."""
     lanes = state.lane, state.lanes["ar"]
     end_s = min(lane.newest.t if lane.newest else 0.0 for lane in lanes)
-    own, plain = (_tokens_after(lane, end_s) for lane in lanes)
-    return own - plain
 
+    def written(lane: LaneState) -> int:
+        count = bisect_right(lane.past, end_s, key=lambda event: event.t)
+        return lane.past[count - 1].position + len(lane.past[count - 1].committed) if count else 0
 
-def _tokens_after(lane: LaneState, seconds: float) -> int:
-    count = bisect_right(lane.past, seconds, key=lambda event: event.t)
-    last = lane.past[count - 1] if count else None
-    return last.position + len(last.committed) if last else 0
+    return written(lanes[0]) - written(lanes[1])
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
@@ -307,7 +300,11 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
         case "probability":
-            return _by_probability
+            return lambda token: (
+                _ORIGINS[token.origin]
+                if token.probability is None
+                else HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
+            )
         case "round":
             return lambda token: BANDS[token.round % 2]
         case "time":
@@ -320,12 +317,6 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
     median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
     edges = [median_ms * part for part in _TIMES]
     return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]
-
-
-def _by_probability(token: Token) -> Ink:
-    if token.probability is None:
-        return _ORIGINS[token.origin]
-    return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
 
 
 def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:

@@ -231,7 +231,11 @@ def laid_out(
     """
     width, height = size
     depth = _depths(parents, ranked)
-    placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
+    widest = [0] * max(depth.values())
+    for node, level in depth.items():
+        if level:
+            widest[level - 1] = max(widest[level - 1], labels[node])
+    placed_levels, look = levels(widest, looks, width, len(str(max(1, height))) + 1)
     shown = _fitting_nodes(parents, ranked, depth, placed_levels, height)
     end = max((level.end for level in placed_levels[1:]), default=0)
     return TreeLayout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
@@ -244,13 +248,6 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
         if node > 0 and parents[node] in depths:
             depths[node] = depths[parents[node]] + 1
     return depths
-
-
-def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    widest = [0] * (max(depth.values()) + 1)
-    for node, level in depth.items():
-        widest[level] = max(widest[level], labels[node])
-    return widest[1:]
 
 
 def _fitting_nodes(
