@@ -243,25 +243,22 @@ def _speed(scene: Scene, figures: Figures) -> _Card:
 
 
 def _policy(scene: Scene) -> list[_Card]:
+    """Cards of the knobs, or of the verifier of sampled trees."""
     lane, scale_end = scene.state.lane, deepest(scene)
-    limits = limited(lane) or ("",)
+    limits, curves = limited(lane) or ("",), lane.curves
     if lane.knobs is None:
         levels = (f"{lane.samples[-1].depth}" if lane.samples else "-",)
-        depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points, 0.0, scale_end)
-        return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), ("-",), ("no such knob" if lane.past else "",))]
+        cards = [_Card(13, ("levels guessed",), levels, limits, "third", curves.depth.points, 0.0, scale_end)]
+        rules, shape = drawing(scene.state), shape_of(scene.state)
+        if rules is not None:
+            notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
+            cards.append(_Card(12, ("verifier, drafting", "verifier"), (rules.verifier,), notes, "second"))
+        return cards
     base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), (f"{math.floor(lane.knobs.d0 + 0.5)}",)
     sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
     taus = (f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",)
-    depth = _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end)
-    return [depth, _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points)]
-
-
-def _verifier(scene: Scene) -> _Card | None:
-    rules, shape = drawing(scene.state), shape_of(scene.state)
-    if rules is None:
-        return None
-    notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
-    return _Card(12, ("verifier, drafting", "verifier"), (rules.verifier,), notes, "second")
+    depth = _Card(13, base, d0, limits, "second", curves.d0.points, 0.0, scale_end)
+    return [depth, _Card(11, sure, taus, guesses, "second", curves.tau_h.points)]
 
 
 def _timing(scene: Scene) -> _Card:

@@ -334,7 +334,12 @@ def answer(state: ServerState, size: Size) -> Rows:
     if answered.error:
         return frame(titled("Our request"), wrapped([(clean_line(answered.error), "warn")], width), size)
     summary = wrapped([(_summary(answered), "strong")], width)
-    columns = _rounds(answered, width)
+    highest = max((1, *answered.drafted_by_round))
+    cells: list[Span] = [
+        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
+    ]
+    columns = [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
     title, rounds = (_TITLE, columns) if columns else (titled("Our request"), wrapped([(_reason(state), "dim")], width))
     text = wrapped([(clean_line(answered.text), "plain")], width)
     return frame(title, [*summary, *rounds[: max(1, room - len(summary) - 1)], *text][: max(0, room)], size)
@@ -361,12 +366,3 @@ def _reason(state: ServerState) -> str:
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"
-
-
-def _rounds(answered: Answer, width: int) -> Rows:
-    highest = max((1, *answered.drafted_by_round))
-    cells: list[Span] = [
-        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
-        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
-    ]
-    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]

@@ -67,7 +67,10 @@ class Labels:
             return ((column(name, cells), ink),)
         token = name + " " * (room - needed) if needed <= room else column(name, room)
         between: Row = ((times, "strong"), (first, "dim")) if times or first else ()
-        return ((token, ink), *between, (last, self.figure_ink(node)))
+        figure_ink: Ink = "dim" if ink == "plain" else ink
+        if self.tells_kept and ink != "caret":
+            figure_ink = kept_ink(self.chances[node])
+        return ((token, ink), *between, (last, figure_ink))
 
     def _remarked(self, node: int, cells: int) -> Row:
         """The name, and the remark that the path repeats earlier text."""
@@ -81,12 +84,6 @@ class Labels:
         if node == self.marked:
             return "caret"
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
-
-    def figure_ink(self, node: int) -> Ink:
-        ink = self.ink(node)
-        if self.tells_kept and ink != "caret":
-            return kept_ink(self.chances[node])
-        return "dim" if ink == "plain" else ink
 
 
 def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
