@@ -30,9 +30,12 @@ def consequence_line(scene: Scene, width: int) -> Row:
     if effect is None:
         return ()
     parts = _parts(scene, effect)
-    exact, brief = ([_difference(each, interval=told) for each in effect.differences] for told in (True, False))
-    long = [*parts, *exact, _counted(effect)]
-    return fitting(long if width_of(joined(long, ())) <= width else [*parts, *brief], width)
+    rows = [
+        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(effect.differences))]
+        for intervals in (2, 1, 0)
+    ]
+    rows[0].append(_counted(effect))
+    return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:

@@ -102,7 +102,7 @@ def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening:
     label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"
     exact = f"{label}; x plain {interval(entry)}" if interval(entry) else label
     room, cells = _NUMBER + opening, sheet.row(Result("", method, entry))
-    return [((column(best(room, exact, f" {counted(texts, 'text')}"), room) + cells, "title"),)]
+    return [((column(best(room, exact, label), room) + cells, "title"),)]
 
 
 def _agreement(result: Result) -> str:

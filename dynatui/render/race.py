@@ -79,9 +79,10 @@ def race(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
     body.append(_error(scene) or _verdict(scene, width))
     if limits := headline(of_method(state.race, state.watched), state.watched, remedy(scene)):
         body.append(((best(width, *limits), "plain"),))
-    if height > len(body) + len(lanes) + 1 and width >= _WIDE:
+    spare = height - len(body) - len(lanes) - 1
+    if spare >= 0 and width >= _WIDE:
         table = Sheet(_COLUMNS, width - name)
-        body += [(), ((column("whole run", name) + table.heads, "dim"),)]
+        body += [*[()] * (spare > 0), ((column("whole run", name) + table.heads, "dim"),)]
         body += [((column(lane.name, name) + table.row(lane), lane.ink),) for lane in lanes]
     return title, body
 
@@ -124,7 +125,7 @@ def _title(scene: Scene, width: int) -> Row:
     stalled = stall_notes(scene.state.figures().values())
     warning = best(width, *(f" ─ {words}" for words in stalled)) if stalled else ""
     words = best(width - len(warning), " ─ tokens/s, equal time each", " ─ tokens/s" if not stalled else "")
-    return (("Race", "title"), (words, "dim"), (warning, "warn"))
+    return (("Race", "title"), (words, "dim"), *(((warning, "warn"),) if stalled else ()))
 
 
 def _error(scene: Scene) -> Row:

@@ -29,6 +29,10 @@ _LIGHT = (
     "in 79 of 80 checks; red begins at 4. The light does not see biases of a few percent, repeating noise, or a target "
     "with wrong probabilities."
 )
+_BRIEF = (
+    "A light, not a proof: it does not see biases of a few percent, noise that repeats, or a target with wrong "
+    "probabilities."
+)
 _DEPTHS = (
     "visits: how often verification reached a sampled node of this depth. L1: distance of draft and target at these "
     "nodes, 0 same, 2 disjoint. kept: how often the verifier kept one of the samples; expected: how often it should "
@@ -45,10 +49,10 @@ def sampling(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
     body: Rows = [_lit(lane.evidence, width), *_sums(lane.evidence, width)]
     if lane.draft_depths:
         body += _depths(lane.draft_depths, lane.last_turn, height - len(body), width)
-    for words in (_LIGHT, _DEPTHS)[: 1 + bool(lane.draft_depths)]:
-        explained = wrapped(((words, "dim"),), width)
-        if len(body) + len(explained) < height:
-            body += [(), *explained]
+    for wordings in ((_LIGHT, _BRIEF), (_DEPTHS,))[: 1 + bool(lane.draft_depths)]:
+        explained = (wrapped([(words, "dim")], width) for words in wordings)
+        rows = next((rows for rows in explained if len(body) + len(rows) < height), [])
+        body += [(), *rows] if rows else []
     return title, body
 
 
@@ -85,8 +89,7 @@ def _lit(evidence: Evidence, width: int) -> Row:
 def _sums(evidence: Evidence, width: int) -> Rows:
     surprise, prediction = evidence.surprise, evidence.prediction
     row: Row = (*_z("surprise ", surprise), *_z("  top-1 hits ", evidence.top1))
-    over = f"  over {surprise.count} tokens, in standard deviations"
-    rows: Rows = [(*row, (best(max(0, width - width_of(row)), over), "dim"))]
+    rows: Rows = [(*row, (best(max(0, width - width_of(row)), f"  over {surprise.count} tokens"), "dim"))]
     if prediction.count:
         came, expected = (tokens / prediction.count for tokens in (evidence.came_tokens, evidence.predicted_tokens))
         difference = f"  {short(came)} came, {short(expected)} expected, over {prediction.count} rounds"

@@ -62,7 +62,7 @@ def _summary(method: str, tally: Tally) -> str:
     if tally.drafted == 0:
         return f"{method} guesses nothing: each token is one pass of the target."
     first = percent(share(tally.by_depth[0][1], tally.rounds))
-    return f"Of {tally.drafted} drafted nodes {tally.accepted} were used; depth 1 is right in {first} of the rounds."
+    return f"Of {tally.drafted} drafted nodes {tally.accepted} were used; depth 1 right in {first} of rounds."
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
