@@ -20,7 +20,6 @@ from dynatui.render.ink import DOT, Ink, Row, Rows, Span, best, column, fit, fit
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing, faster_preset, is_alone, limited, shape_of, shape_written
 from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
-from dynatui.state.lane import Curve
 from dynatui.state.run_state import RunState
 
 _CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
@@ -100,26 +99,25 @@ def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad], joules_per_token: float | None = None) -> tuple[str, str]:
-    """Long wording: all values of a single GPU, or load and memory of each of several GPUs, with the energy per token.
-    Short wording: the load alone, as a range for several GPUs.
+    """Long wording: all known values of each GPU, and the energy per token. Short wording: the load alone, as a range
+    for several GPUs.
     """
     energy = "" if joules_per_token is None else f" {short(joules_per_token)} J/token"
     loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
-    ends = [percent(load) for load in dict.fromkeys((*loads[:1], *loads[-1:]))]
-    span = f" {ends[0].removesuffix('%')}-{ends[-1]}" if len(set(ends)) > 1 else "".join(f" {end}" for end in ends[:1])
-    if len(gpus) == 1:
-        (gpu,) = gpus.values()
-        power = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
-        heat = [] if gpu.temperature_c is None else [f"{gpu.temperature_c} C"]
-        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]) + energy, f"GPU{span}"
-    each = (" ".join([f"{number}:", *(_load_and_memory(gpu) or "-")]) for number, gpu in gpus.items())
-    return f"GPU {', '.join(each)}{energy}", f"{len(gpus)} GPUs{span}"
+    ends = dict.fromkeys(percent(load) for load in (*loads[:1], *loads[-1:]))
+    each = [f"{f'{number}: ' * (len(gpus) > 1)}{_gpu_values(gpu)}" for number, gpu in gpus.items()]
+    return f"GPU {', '.join(each)}{energy}", f"GPU {'-'.join(ends) or '-'}"
 
 
-def _load_and_memory(gpu: GpuLoad) -> list[str]:
-    load = [] if gpu.load is None else [percent(gpu.load)]
+def _gpu_values(gpu: GpuLoad) -> str:
     total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
-    return load if gpu.used_bytes is None else [*load, f"{gpu.used_bytes / 1e9:.1f}{total} GB"]
+    values = (
+        "" if gpu.load is None else percent(gpu.load),
+        "" if gpu.used_bytes is None else f"{gpu.used_bytes / 1e9:.1f}{total} GB",
+        "" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
+        "" if gpu.temperature_c is None else f"{gpu.temperature_c} C",
+    )
+    return " ".join(filter(None, values)) or "-"
 
 
 _FAST = 0.6
@@ -127,12 +125,11 @@ _FAST = 0.6
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
-    """Wordings of the estimated times, the longest first; empty if unknown, and after the first round."""
+    """Two wordings of the estimated times; empty if unknown, and after the first round."""
     run, entry = state.run, state.figures().get(state.watched)
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
-    levels, rows = SIZES[-1]
-    rate = 1 / step_s(run.expected)
+    (levels, rows), rate = SIZES[-1], 1 / step_s(run.expected)
     plain = f"estimate: {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
     return f"{plain}, {ms(round_s(run.expected, levels, rows))} ms a round of {rows} rows", plain
 
@@ -147,10 +144,11 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
         return ()  # the method does not report its drafts
     measured = (entry.decode_s - entry.left_out_s) / rounds
     expected = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+    rest = "the rest is a smaller share with larger models"
+    if expected >= _FAST * measured:
+        rest = "only smaller trees or smaller weights help much"
     needed = f"memory and arithmetic of this machine need {ms(expected)} ms by estimate"
-    if expected < _FAST * measured:
-        return (f"A round takes {ms(measured)} ms; {needed}, and the rest is a smaller share with larger models.",)
-    return (f"A round takes {ms(measured)} ms; {needed}, so only smaller trees or smaller weights help much.",)
+    return (f"A round takes {ms(measured)} ms; {needed}, so {rest}.",)
 
 
 _ROWS = 3
@@ -239,29 +237,28 @@ def _speed(scene: Scene, figures: Figures) -> _Card:
     elif own is not None and plain is not None:
         notes = [f"{speed}, plain {short(plain, 1)}", speed]
     titles = (*stalled, "speed against plain decoding", "speed")
-    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", rates.points, *_around(rates))
+    points = rates.points[-_LONGEST_TREND:] or (1.0,)
+    low = min(*points, 0.7 * max(points), max(points))  # ends that are 30 % apart let noise look small
+    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", points, low, max(points))
 
 
 def _policy(scene: Scene) -> list[_Card]:
+    """Cards of the knobs, or of the verifier of sampled trees."""
     lane, scale_end = scene.state.lane, deepest(scene)
-    limits = limited(lane) or ("",)
+    limits, curves = limited(lane) or ("",), lane.curves
     if lane.knobs is None:
         levels = (f"{lane.samples[-1].depth}" if lane.samples else "-",)
-        depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points, 0.0, scale_end)
-        return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), ("-",), ("no such knob" if lane.past else "",))]
+        cards = [_Card(13, ("levels guessed",), levels, limits, "third", curves.depth.points, 0.0, scale_end)]
+        rules, shape = drawing(scene.state), shape_of(scene.state)
+        if rules is not None:
+            notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
+            cards.append(_Card(12, ("verifier, drafting", "verifier"), (rules.verifier,), notes, "second"))
+        return cards
     base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), (f"{math.floor(lane.knobs.d0 + 0.5)}",)
     sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
     taus = (f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",)
-    depth = _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end)
-    return [depth, _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points)]
-
-
-def _verifier(scene: Scene) -> _Card | None:
-    rules, shape = drawing(scene.state), shape_of(scene.state)
-    if rules is None:
-        return None
-    notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
-    return _Card(12, ("verifier, drafting", "verifier"), (rules.verifier,), notes, "second")
+    depth = _Card(13, base, d0, limits, "second", curves.d0.points, 0.0, scale_end)
+    return [depth, _Card(11, sure, taus, guesses, "second", curves.tau_h.points)]
 
 
 def _timing(scene: Scene) -> _Card:
@@ -270,14 +267,6 @@ def _timing(scene: Scene) -> _Card:
     spent = [ms(part, 1) for part in parts] or ["-"]
     titles, notes = ("ms of the last round", "ms last round"), ("draft · check · keep", "draft·chk·keep")
     return _Card(14, titles, (" · ".join(spent), "/".join(spent)), notes)
-
-
-def _around(curve: Curve) -> tuple[float, float]:
-    """Lower and upper end of a trend's scale: at least 30 % of the highest value apart, so that noise looks small."""
-    points = curve.points[-_LONGEST_TREND:] or (1.0,)
-    low, high = min(points), max(points)
-    margin = max(0.0, 0.3 * high - (high - low))
-    return low - margin, high
 
 
 def _line(scene: Scene, width: int) -> Row:

@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias
 
 from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
-from dynatui.knobs import info, rules_in_force
+from dynatui.knobs import rules_in_force
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, frame, inside, joined, merged, share, trend
 from dynatui.render.scene import Scale, Scene
-from dynatui.render.words import written
+from dynatui.render.words import turned
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import side_a
-from dynatui.state.lane import Change, Curve
+from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
 """Maximum length of the x axis, in tokens; of a longer text, only the newest tokens are shown."""
@@ -202,13 +202,8 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     left = CurveLine(curves.acceptance, 0.0, 1.0, "first")
     right = CurveLine(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
-    names = (
-        ("Depth acceptance", "tokens a round (L-bar)"),
-        ("Depth acceptance", "tokens/round"),
-        ("Depth acc.", "L-bar"),
-    )
-    wordings = *((each, recent(scene)) for each in names[:2]), (names[2], _window_words(scene))
-    title = _title(scene, width, (left, right), *wordings)
+    long = ("Depth acceptance", "tokens/round"), f"{_window_words(scene)} rounds"
+    title = _title(scene, width, (left, right), long, (("Depth acc.", "L-bar"), _window_words(scene)))
     return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 
 
@@ -216,8 +211,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = CurveLine(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
-        wordings = (("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene))
-        title = _title(scene, width, (drafted,), *wordings)
+        title = _title(scene, width, (drafted,), (("Depth drafted",), _window_words(scene)))
         empty = CurveLine(Curve(), 0.0, scale_end, "third", digits=0)
         lines = drafted, empty, *_ghosts(scene, depth=drafted)
         return _framed(scene, title, lines, (width, height), labelled=True)
@@ -242,10 +236,6 @@ def trends(scene: Scene, width: int, _height: int) -> Rows:
     return [fit(joined(parts, (("  ", "plain"),)), width)]
 
 
-def recent(scene: Scene) -> str:
-    return f"last {scene.state.lane.window} rounds"
-
-
 def _window_words(scene: Scene) -> str:
     return f"last {scene.state.lane.window}"
 
@@ -266,7 +256,7 @@ def _title(scene: Scene, width: int, lines: Sequence[CurveLine], *wordings: tupl
 def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
     end, scale = scene.state.lane.committed, scale_of(scene)
     flags = [
-        Flag(mark.token, _label(mark) if labelled else "", "warn" if mark.token <= end else "ghost")
+        Flag(mark.token, turned(mark) if labelled else "", "warn" if mark.token <= end else "ghost")
         for mark in scene.newest_state.lane.marks
     ]
     axis = Axis(*window(scale.tokens, scale.newest), flags, looked_at(scene))
@@ -291,10 +281,3 @@ def _later(scene: Scene, line: CurveLine, name: str) -> list[CurveLine]:
         return []
     points, ends = SharedList([math.nan, *whole.points[first:]]), SharedList([end, *whole.ends[first:]])
     return [replace(line, curve=Curve(points, ends), ink="ghost")]
-
-
-def _label(mark: Change) -> str:
-    knob = info(mark.name)
-    if mark.name == "history":
-        return f"{knob.symbol} {knob.written(mark.new)}"
-    return f"{knob.symbol} {written(knob, mark.old)}→{written(knob, mark.new)}"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from decoder.knobs import KnobName, TunableParameters
 from dynatui.knobs import choices, info, rules_in_force, sampling_in_force
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened, wrapped
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, framed, inside, shortened, wrapped
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import Track, knobs_title, notes
 from dynatui.render.words import written
@@ -21,23 +21,22 @@ _NOTES = 2
 """Number of rows for notes: the comparison of A and B, and the effect of the last knob change."""
 
 
-def drawer(scene: Scene, width: int, height: int) -> Rows:
-    inner, room = inside((width, height))
-    sets = _sets(scene.state)
-    names = listed_knobs(scene.state)
+@framed
+def drawer(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    keys = f"{_key_pair(scene, 'slider')} choose, {_key_pair(scene, 'nudge')} turn, digits type a value"
+    title, names = knobs_title(scene, "All knobs", keys, "", width - 4), listed_knobs(scene.state)
     if not names:
-        return frame(_title(scene, width), [(("the knobs appear with the first round", "dim"),)], (width, height))
-    body = [_row(scene, rules, name, inner) for rules in sets for name in rules.ends()]
-    listed = _listed(room, len(names))
+        return title, [(("the knobs appear with the first round", "dim"),)]
+    body = [_row(scene, rules, name, width) for rules in _sets(scene.state) for name in rules.ends()]
+    listed = _listed(height, len(names))
     first = _first_row(scene, names, listed)
     page = body[first : first + listed]
-    if room > listed:
-        page = [*page, *[()] * (listed - len(page)), *_help(scene, names, inner)[: room - listed]]
+    if height > listed:
+        page = [*page, *[()] * (listed - len(page)), *_help(scene, names, width)[: height - listed]]
     if rules_in_force(scene.state) is None:
         hint = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
         page[len(names) : len(names) + 1] = [((hint, "dim"),)]
-    page += notes(scene, inner, room - len(page))
-    return frame(_title(scene, width), page, (width, height))
+    return title, [*page, *notes(scene, width, height - len(page))]
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
@@ -138,11 +137,6 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
         return wrapped(((f"{knob.symbol}  ", "strong"), (how, "dim")), width)
     words = best(width - len(knob.symbol) - 2, f"{knob.meaning}{signs}", knob.meaning)
     return [((f"{knob.symbol}  ", "strong"), (words, "dim"))]
-
-
-def _title(scene: Scene, width: int) -> Row:
-    keys = f"{_key_pair(scene, 'slider')} choose, {_key_pair(scene, 'nudge')} turn, digits type a value"
-    return knobs_title(scene, "All knobs", keys, "", width - 8)
 
 
 def _key_pair(scene: Scene, action: str) -> str:

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 
 from decoder.events import LOST, OTHER_LIMITS, Limit
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
-from dynatui.knobs import info, limit_name, rules_in_force, turns
+from dynatui.knobs import info, limit_name, rules_in_force
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import written
-from dynatui.state.lane import LaneState
+from dynatui.state.lane import Change
 from dynatui.state.run_state import RunState
 from dynatui.state.turn_effect import LABELS, ROUNDS, Consequence, Difference, consequence, signed
 
@@ -29,10 +30,10 @@ def consequence_line(scene: Scene, width: int) -> Row:
     if effect is None:
         return ()
     parts = _parts(scene, effect)
-    rows = list[list[Row]]()
-    for intervals in (2, 1, 0):
-        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(effect.differences))
-        rows.append([*parts, *figures])
+    rows = [
+        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(effect.differences))]
+        for intervals in (2, 1, 0)
+    ]
     rows[0].append(_counted(effect))
     return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 
@@ -44,7 +45,8 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     if (nodes := effect.nodes) and any(nodes):
         means = " → ".join(short(mean, 1).removesuffix(".0") for mean in nodes)
         parts.append(((": ", "title"), (f"nodes {means}", "plain")))
-    for rule, key in [hiding for mark in effect.marks for hiding in _rules_hiding(scene.state, mark.name, effect)][:1]:
+    hiding = filter(None, (_rule_hiding(scene.state, mark, effect) for mark in effect.marks))
+    for rule, key in islice(hiding, 1):
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
     return parts
 
@@ -75,42 +77,31 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
+    """The key against a rule that hides a knob's effect; empty where nothing can be turned."""
     if scene.replaying or scene.following or key == LOST:
         return ()
-    actions: tuple[str, ...]
-    if key == "history":
-        actions, effect_text = ("history",), "frees it"
-    elif key == "cost":
-        actions, effect_text = ("watch(1)",), "watches a method without it"
-    elif key in OTHER_LIMITS:
-        actions, effect_text = ("prompt(1)",), "goes to the next prompt"
-    elif info(key).keys:
-        actions, effect_text = turns(info(key)), "turn it"
-    else:
-        actions, effect_text = ("drawer",), "opens its slider"
-    return ((": ", "warn"), (" ".join(map(scene.keys.cap, actions)), "key"), (f" {effect_text}", "plain"))
+    others = {"history": ("history", "frees it"), "cost": ("watch(1)", "watches a method without it")}
+    others |= dict.fromkeys(OTHER_LIMITS - {"cost"}, ("prompt(1)", "goes to the next prompt"))
+    action, effect_text = others.get(key, ("drawer", "opens its slider"))
+    return ((": ", "warn"), (scene.keys.cap(action), "key"), (f" {effect_text}", "plain"))
 
 
-def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:
-    """The rules, in words, that prevent the effect of a turned knob, each with the knob or limit to change instead."""
-    symbol, rules = info(name).symbol, rules_in_force(state)
-    if _moved(state.lane, name, effect):
-        yield f"history moves {symbol}", "history"
+def _rule_hiding(state: RunState, mark: Change, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
+    """The rule, in words, that prevents the effect of a turned knob, and the knob or limit to change instead."""
+    name, rules = mark.name, rules_in_force(state)
+    now = getattr(effect.rounds[-1].knobs, name, None) if effect.rounds else None
+    if state.lane.history and now is not None and len({*_ends(name, mark.new, now)}) > 1:
+        return f"history moves {info(name).symbol}", "history"
     if isinstance(rules, AdaptiveTree):
-        if name in _BREADTH and rules.knob(_BREADTH[name][0]) == rules.knob(_BREADTH[name][1]):
-            few, many = (info(knob).symbol for knob in _BREADTH[name])
-            yield f"{few} = {many} hides it", _BREADTH[name][1]
+        few, many = _BREADTH.get(name, ("b_min", "b_min"))
+        if few != many and rules.knob(few) == rules.knob(many):
+            return f"{info(few).symbol} = {info(many).symbol} hides it", many
         if name == "d0" and rules.rho_deep <= max(rules.rho_stop, rules.tau):
-            yield "rho_deep hides it", "rho_deep"
+            return "rho_deep hides it", "rho_deep"
     limit = _ending(name, effect)
     if limit and rules is not None and rules.has(name) and info(name).kind != "switch":
-        yield f"{limit_name(limit)} hides it", limit
-
-
-def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
-    turned = next(mark.new for mark in effect.marks if mark.name == name)
-    now = getattr(effect.rounds[-1].knobs, name, None) if effect.rounds else None
-    return bool(lane.history) and now is not None and len({*_ends(name, turned, now)}) > 1
+        return f"{limit_name(limit)} hides it", limit
+    return None
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:

@@ -1,14 +1,12 @@
 """Explanations of the screen: the guide panel, and the captions of the tour."""
 
-from collections.abc import Iterable
 from functools import lru_cache
-from textwrap import wrap
 
-from decoder.analysis.metrics import FIGURES, Figure, by_depth, drafted_nodes
+from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Round
 from decoder.session.steering import StageName
 from dynatui.number_format import counted
-from dynatui.render.ink import Row, Rows, column, frame, inside, width_of, wrapped
+from dynatui.render.ink import Row, Rows, framed, titled, wrapped
 from dynatui.render.scene import Scene
 
 GUIDE: tuple[tuple[str, str], ...] = (
@@ -81,56 +79,25 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("What if", "An estimate, for past rounds with sufficiently recorded trees, of the nodes that would have been "
      "drafted and accepted with other values of the knobs."),
 )  # fmt: skip
-_NAME, _LEAST = 18, 12
-_BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
-def guide(_scene: Scene, width: int, height: int) -> Rows:
+@framed
+def guide(_scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
     return _page(width, height)
 
 
 @lru_cache(maxsize=4)
-def _page(width: int, height: int) -> Rows:
-    inner, room = inside((width, height))
-    entries = [wrapped(((f"{term}  ", "strong"), (meaning, "dim")), inner) for term, meaning in GUIDE]
-    airy = sum(map(len, entries)) + len(entries) - 1 <= room
+def _page(width: int, height: int) -> tuple[Row, Rows]:
+    """As many terms as fit whole, with blank rows between them if all fit."""
+    entries = [wrapped(((f"{term}  ", "strong"), (meaning, "dim")), width) for term, meaning in GUIDE]
+    needed = sum(map(len, entries))
+    gap: Rows = [()] * (needed + len(entries) - 1 <= height)
     rows: Rows = []
     for entry in entries:
-        gap: Rows = [()] if airy and rows else []
-        if rows and len(rows) + len(gap) + len(entry) > room:
-            continue
-        rows += [*gap, *entry]
-    hint = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
-    return frame((("How to read this", "title"), (hint, "dim")), rows, (width, height))
-
-
-def explained(keys: Iterable[str], width: int, height: int) -> Rows:
-    """A blank row, then as many explanations of the figures in `keys` as fit; empty if none fits."""
-    rows: Rows = [()]
-    for key in keys:
-        explanation = _rows(_BY_KEY[key], width)
-        if len(rows) + len(explanation) > height:
-            break
-        rows += explanation
-    return rows if len(rows) > 1 else []
-
-
-def led_by(keys: Iterable[str]) -> list[str]:
-    first = list(keys)
-    return [*first, *(key for key in _BY_KEY if key not in first)]
-
-
-def _rows(figure: Figure, width: int) -> Rows:
-    row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
-    if not figure.elsewhere:
-        return [row]
-    elsewhere = f"elsewhere: {figure.elsewhere}"
-    joint: Row = (*row, (f"   {elsewhere}", "dim"))
-    if width_of(joint) <= width:
-        return [joint]
-    indent = _NAME + len("= ")
-    lines = wrap(elsewhere, max(_LEAST, width - indent))
-    return [row, *(((" " * indent + words, "dim"),) for words in lines)]
+        between = gap if rows else []
+        if not rows or len(rows) + len(between) + len(entry) <= height:
+            rows += [*between, *entry]
+    return titled("How to read this", "? tells more" if len(rows) < needed else ""), rows
 
 
 IDEA = (

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -24,6 +25,7 @@ ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅
 ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
 _MIN_FRAME = (8, 4)
+T = TypeVar("T")
 DOT: Row = ((" · ", "dim"),)
 
 
@@ -111,6 +113,20 @@ def inside(size: tuple[int, int]) -> tuple[int, int]:
     return (width, height) if small else (width - 4, height - 2)
 
 
+def titled(name: str, words: str = "", ink: Ink = "dim") -> Row:
+    return ((name, "title"), (words and f" ─ {words}", ink))
+
+
+def framed(draw: Callable[[T, int, int], tuple[Row, Sequence[Row]]]) -> Callable[[T, int, int], Rows]:
+    """A panel from the title and the body that `draw` gives for the room within the frame, in cells and rows."""
+
+    @wraps(draw)
+    def panel(shown: T, width: int, height: int) -> Rows:
+        return frame(*draw(shown, *inside((width, height))), (width, height))
+
+    return panel
+
+
 def share(part: float, whole: float) -> float:
     """`part / whole`, clipped to [0, 1], since recordings may contain any numbers."""
     ratio = part / whole if whole > 0 else 0.0
@@ -131,9 +147,6 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 
 def in_ascii(rows: Rows) -> Rows:
     return [tuple((text.translate(ASCII), ink) for text, ink in row) for row in rows]
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

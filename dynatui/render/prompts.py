@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from decoder.errors import shortened
 from dynatui.clean import clean_line
 from dynatui.number_format import counted, short
-from dynatui.render.guide import explained
-from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, frame, inside, width_of
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, framed, titled, width_of
 from dynatui.render.scene import Scene
 from dynatui.result import interval, same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
 
-_TITLE = len("╭─ Prompts  ─╮")
+_TITLE = len(" Prompts ─")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
@@ -26,27 +25,25 @@ class _Line:
     result: Result | None
 
 
-def prompts(scene: Scene, width: int, height: int) -> Rows:
+@framed
+def prompts(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
     """The list, scrolled to the cursor, which is on the shown prompt until the user moves it."""
-    inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
     if not lines:
         why = "the first figures appear with the first round"
         if scene.prompt_filter:
             why = f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
-        return frame(title, [((why, "dim"),)], (width, height))
-    sheet = Sheet(_COLUMNS, inner - _NUMBER - _LEAST_OPENING)
-    opening = max(0, inner - _NUMBER - sheet.cells)
-    totals = _totals(scene, lines, sheet, opening) if room >= _LEAST_TOTALS else []
-    visible = max(1, room - 1 - len(totals))
+        return title, [((why, "dim"),)]
+    sheet = Sheet(_COLUMNS, width - _NUMBER - _LEAST_OPENING)
+    opening = max(0, width - _NUMBER - sheet.cells)
+    totals = _totals(scene, lines, sheet, opening) if height >= _LEAST_TOTALS else []
+    visible = max(1, height - 1 - len(totals))
     cursor = chosen(scene, [line.number for line in lines])
     place = next(place for place, line in enumerate(lines) if line.number == cursor)
     first = max(0, min(place - visible // 2, len(lines) - visible))
     page = [_row(scene, line, sheet, opening, at_cursor=line.number == cursor) for line in lines[first:][:visible]]
-    body = [((column("", _NUMBER) + column("prompt", opening) + sheet.heads, "dim"),), *page, *totals]
-    body += explained(_EXPLAINED, inner, room - len(body))
-    return frame(title, body[: max(0, room)], (width, height))
+    return title, [((column("", _NUMBER) + column("prompt", opening) + sheet.heads, "dim"),), *page, *totals]
 
 
 def listed(scene: Scene) -> list[int]:
@@ -75,16 +72,14 @@ def _present(scene: Scene) -> int:
 
 def _title(scene: Scene, count: int, width: int) -> Row:
     cap = scene.keys.cap
-    choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
+    keys = f"{cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
         filtered = f' "{shortened(clean_line(scene.prompt_filter))}" {count} listed'
-        back = f"{cap('back')} lists all"
-        keys = best(width - width_of(((filtered, "warn"),)), f"{choose}, {back}", f" ─ {back}", "")
-        return (("Prompts", "title"), (filtered, "warn"), (keys, "dim"))
-    keys, figures = f"{choose}, {cap('search')} filters", " ─ figures of whole runs"
-    run_keys = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
-    text = best(width, f"{figures}{keys}, {run_keys}", f"{figures}{keys}", keys, figures, "")
-    return (("Prompts", "title"), (text, "dim"))
+        words = best(width - width_of(((filtered, "warn"),)), f" ─ {keys}, {cap('back')} lists all", "")
+        return (("Prompts", "title"), (filtered, "warn"), (words, "dim"))
+    keys = f"figures of whole runs ─ {keys}, {cap('search')} filters"
+    more = f", {cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
+    return titled("Prompts", best(width - 3, f"{keys}{more}", keys))
 
 
 def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cursor: bool) -> Row:
@@ -92,14 +87,9 @@ def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cu
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
     begins = f"{column(str(line.number), _NUMBER - 1)}{column(line.opening, opening)}"
-    cells = f"{_without_figures(scene, now=now):>{sheet.cells}}" if result is None else sheet.row(result)
+    why = ("failed" if scene.state.failure else "running") if now else "not played" if scene.replaying else "waiting"
+    cells = f"{why:>{sheet.cells}}" if result is None else sheet.row(result)
     return (mark, (begins, ink), (cells, ink))
-
-
-def _without_figures(scene: Scene, *, now: bool) -> str:
-    if now:
-        return "failed" if scene.state.failure else "running"
-    return "not played" if scene.replaying else "waiting"
 
 
 def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:
@@ -111,15 +101,8 @@ def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening:
         return []
     label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"
     exact = f"{label}; x plain {interval(entry)}" if interval(entry) else label
-    cells = sheet.row(Result("", method, entry, "", done=True))
-    return [
-        (
-            (
-                column(best(_NUMBER + opening, exact, label, f" {counted(texts, 'text')}"), _NUMBER + opening) + cells,
-                "title",
-            ),
-        )
-    ]
+    room, cells = _NUMBER + opening, sheet.row(Result("", method, entry))
+    return [((column(best(room, exact, label), room) + cells, "title"),)]
 
 
 def _agreement(result: Result) -> str:
@@ -134,4 +117,3 @@ _COLUMNS: tuple[Column[Result], ...] = (
     Column("x plain", 9, lambda one: speedup_cell(one.figures), rank=2),
     Column("same as ar", 12, _agreement, rank=3),
 )
-_EXPLAINED = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

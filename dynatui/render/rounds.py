@@ -141,6 +141,12 @@ def probability(logprob: float) -> float:
     return math.exp(min(0.0, logprob))
 
 
+def chance_percent(chance: float) -> str:
+    """The probability as a percentage in at most four cells."""
+    clipped = share(chance, 1.0)
+    return "<1%" if clipped < LEAST_SHOWN else f"{100 * clipped:.0f}%"
+
+
 def piece_text(piece: str) -> str:
     """A token's text for a narrow column, with visible blanks; a dash shows that the token continues a word."""
     visible = piece.replace("\n", "⏎").replace("\u240a", "⏎")

@@ -1,18 +1,14 @@
 """Panel: does sampled text follow the target's probabilities, and how often are nodes of sampled trees accepted?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from decoder.analysis.losslessness import LEAST_TOKENS, AtDepth, Deviation, Evidence, Light, colour
 from dynatui.knobs import info, turns
 from dynatui.number_format import nth, percent, short
-from dynatui.render.ink import Ink, Row, Rows, best, frame, inside, share, width_of, wrapped
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, best, framed, share, titled, width_of, wrapped
 from dynatui.render.scene import Scene
 from dynatui.state.run_state import RunState
 
-_AIRY = 10
-"""Least height of the panel, in rows, at which each statistic has a row of its own."""
-_NAME = 16
-_BEFORE_BAR = 46
 _LEAST_BAR, _LONGEST_BAR = 10, 24
 _LARGEST = 1000
 INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
@@ -45,28 +41,19 @@ _DEPTHS = (
 )
 
 
-def sampling(scene: Scene, width: int, height: int) -> Rows:
-    size = width, height
-    inner, room = inside(size)
-    lane = scene.state.lane
-    title: Row = (("Sampling", "title"), (" ─ does the text follow the target's probabilities?", "dim"))
+@framed
+def sampling(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    lane, title = scene.state.lane, titled("Sampling", "does the text follow the target's probabilities?")
     if lane.evidence.surprise.count == 0:
-        return frame(title, wrapped(((_nothing(scene), "dim"),), inner), size)
-    body: Rows = [_lit(lane.evidence, inner), *_sums(lane.evidence, inner, airy=room >= _AIRY)]
-    explained: list[tuple[str, ...]] = [(_LIGHT, _BRIEF)]
+        return title, wrapped(((_nothing(scene), "dim"),), width)
+    body: Rows = [_lit(lane.evidence, width), *_sums(lane.evidence, width)]
     if lane.draft_depths:
-        body += _depths(lane.draft_depths, lane.last_turn, inner, room - len(body))
-        explained.append((_DEPTHS,))
-    for wordings in explained:
-        body += _explained(wordings, inner, room - len(body))
-    return frame(title, body, size)
-
-
-def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """The first wording that fits, below a blank row if one more row is free."""
-    wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
-    rows = next((rows for rows in wrappings if len(rows) <= room), [])
-    return [(), *rows] if rows and len(rows) < room else rows
+        body += _depths(lane.draft_depths, lane.last_turn, height - len(body), width)
+    for wordings in ((_LIGHT, _BRIEF), (_DEPTHS,))[: 1 + bool(lane.draft_depths)]:
+        explained = (wrapped([(words, "dim")], width) for words in wordings)
+        rows = next((rows for rows in explained if len(body) + len(rows) < height), [])
+        body += [(), *rows] if rows else []
+    return title, body
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
@@ -99,65 +86,44 @@ def _lit(evidence: Evidence, width: int) -> Row:
     return ((head, INKS[light]), (best(width - len(head), *(f" {words}" for words in meanings)), "plain"))
 
 
-def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
-    rows: Rows = []
-    if airy:
-        rows.append(_sum("surprise", surprise, _way(_mean(surprise), "nats a token"), width))
-        rows.append(_sum("top-1 hits", top1, _way(100 * _mean(top1), "in 100 tokens"), width))
-    else:
-        row = (*_z("surprise ", surprise), *_z("  top-1 hits ", top1))
-        over = f"  over {surprise.count} tokens"
-        rows.append((*row, (best(width - width_of(row), f"{over}, in standard deviations", over), "dim")))
+def _sums(evidence: Evidence, width: int) -> Rows:
+    surprise, prediction = evidence.surprise, evidence.prediction
+    row: Row = (*_z("surprise ", surprise), *_z("  top-1 hits ", evidence.top1))
+    rows: Rows = [(*row, (best(max(0, width - width_of(row)), f"  over {surprise.count} tokens"), "dim"))]
     if prediction.count:
         came, expected = (tokens / prediction.count for tokens in (evidence.came_tokens, evidence.predicted_tokens))
-        difference = f"{short(came)} came, {short(expected)} expected, over {prediction.count} rounds"
-        rows.append(_sum("tokens a round", prediction, (difference, f"{short(came)}, not {short(expected)}"), width))
+        difference = f"  {short(came)} came, {short(expected)} expected, over {prediction.count} rounds"
+        row = _z("tokens a round ", prediction)
+        rows.append((*row, (best(max(0, width - width_of(row)), difference), "dim")))
     return rows
-
-
-def _way(mean: float, unit: str) -> tuple[str, ...]:
-    difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{difference} than expected", difference
-
-
-def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:
-    row: Row = (*_z(f"{name:<{_NAME}}", deviation), ("   ", "plain"))
-    return (*row, (best(max(0, width - width_of(row)), *wordings), "dim"))
 
 
 def _z(name: str, deviation: Deviation) -> Row:
     z = deviation.z
-    if z is None:
-        return ((name, "plain"), ("z -   ", "dim"))
-    ink, text = INKS[colour(z)], f"{z:+.1f}" if abs(z) < _LARGEST else f"{z:+.0e}"
-    return ((name, "plain"), (f"z {text:<4}", "plain" if ink == "good" else ink))
+    ink: Ink = "plain" if z is None or colour(z) == "green" else INKS[colour(z)]
+    written = "-" if z is None else f"{z:+.1f}" if abs(z) < _LARGEST else f"{z:+.0e}"
+    return ((name, "plain"), (f"z {written:<4}", ink))
 
 
-def _mean(deviation: Deviation) -> float:
-    return deviation.total / deviation.count if deviation.count else 0.0
+_COLUMNS: tuple[Column[tuple[int, AtDepth]], ...] = (
+    Column("depth", 5, lambda row: str(row[0])),
+    Column("visits", 8, lambda row: str(row[1].visits)),
+    Column("L1", 7, lambda row: short(row[1].mean_l1)),
+    Column("kept", 7, lambda row: percent(row[1].share)),
+    Column("expected", 10, lambda row: percent(row[1].mean_acceptance)),
+    Column("at best", 9, lambda row: percent(row[1].mean_bound)),
+)
 
 
-def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
-    if room < 2:
-        return []
-    length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)
+def _depths(levels: Sequence[AtDepth], last_turn: int, height: int, width: int) -> Rows:
+    sheet = Sheet(_COLUMNS, width)
+    length = min(_LONGEST_BAR, width - sheet.cells - 2)
     since = f"  since round {nth(last_turn)}" if last_turn else ""
-    heading: Row = ((f"{'depth':<6}{'visits':>7}{'L1':>7}{'kept':>7}{'expected':>10}{'at best':>9}{since}", "dim"),)
-    rows = [_depth(depth, level, length) for depth, level in enumerate(levels, 1)]
-    if len(rows) > room - 1:
-        rows = [*rows[: room - 2], ((f"+ {len(rows) - room + 2} deeper", "dim"),)]
-    return [heading, *rows]
-
-
-def _depth(depth: int, level: AtDepth, length: int) -> Row:
-    figures: Row = (
-        (f"{depth:<6}", "dim"),
-        (f"{level.visits:>7}{short(level.mean_l1):>7}{percent(level.share):>7}", "plain"),
-        (f"{percent(level.mean_acceptance):>10}{percent(level.mean_bound):>9}", "plain"),
-    )
-    if length < _LEAST_BAR:
-        return figures
-    accepted_cells = round(length * share(level.share, 1.0))
-    bound_cells = max(0, round(length * share(level.mean_bound, 1.0)) - accepted_cells)
-    return (*figures, ("  ", "plain"), ("█" * accepted_cells, "accepted"), ("▒" * bound_cells, "bar"))
+    rows: Rows = [((f"{sheet.heads}{since}", "dim"),)]
+    for depth, level in enumerate(levels, 1):
+        accepted = round(length * share(level.share, 1.0))
+        bound = max(0, round(length * share(level.mean_bound, 1.0)) - accepted)
+        bars: Row = (("  ", "plain"), ("█" * accepted, "accepted"), ("▒" * bound, "bar"))
+        rows.append(((sheet.row((depth, level)), "plain"), *(bars if length >= _LEAST_BAR else ())))
+    more = len(rows) - height
+    return rows if more <= 0 else [*rows[: max(0, height - 1)], ((f"+ {more + 1} deeper", "dim"),)][: max(0, height)]

@@ -12,9 +12,11 @@ from dynatui.clean import clean_line
 from dynatui.number_format import count, counted, ms, percent, short
 from dynatui.render.curves import Axis, CurveLine, chart, legend
 from dynatui.render.ink import (
+    Column,
     Ink,
     Row,
     Rows,
+    Sheet,
     Span,
     bar,
     best,
@@ -25,8 +27,8 @@ from dynatui.render.ink import (
     inside,
     joined,
     merged,
+    titled,
     trend,
-    width_of,
     wrapped,
 )
 from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Load, Wasted
@@ -72,7 +74,6 @@ _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Least upper end of the axis of tokens per round, and least upper end of the axis of tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
-_DRAFTS: Row = (("Drafts", "title"), (" ─ as they are now", "dim"))
 _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
 _WITH_OWN = "all figures except the steps include the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
@@ -98,6 +99,9 @@ class _Card:
     titles: tuple[str, ...]
     figure: Figure
     digits: int = 2
+
+    def value(self, figures: Figures | None) -> str:
+        return short(self.figure(figures) if figures else None, self.digits)
 
 
 _CARDS = (
@@ -151,12 +155,10 @@ def _judged(state: ServerState) -> tuple[str, Ink] | None:
 
 
 def note(state: ServerState, look: ServerView, size: Size) -> Rows:
-    (width, height), names = size, _names(state)
-    room, (wordings, ink) = max(1, width - 2), _remark(state)
-    fits = width_of(joined([*_head(state, look), *names], ())) <= width
-    unsaid: Row = () if fits else joined(names, ())
-    candidates = [[row for text in each for row in wrapped([(text, ink)], room)] for each in wordings]
-    candidates = candidates or [wrapped(unsaid, room)]
+    del look
+    (width, height), (wordings, ink) = size, _remark(state)
+    candidates = [[row for text in each for row in wrapped([(text, ink)], max(1, width - 2))] for each in wordings]
+    candidates = candidates or [wrapped(joined(_names(state), ()), max(1, width - 2))]
     rows = next((rows for rows in candidates if len(rows) <= height), candidates[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
@@ -178,24 +180,18 @@ def _remark(state: ServerState) -> tuple[Sequence[Sequence[str]], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    reading = None if state.gap else state.reading
-    now = [_written(card, reading.interval if reading else None) for card in _CARDS]
+    reading, last = state.reading, None if state.gap or state.reading is None else state.reading.interval
     if height < _CARD_ROWS:
-        pairs = zip(_CARDS, now, strict=True)
-        return [fitting([((f" {card.titles[-1]} ", "dim"), (value, "first")) for card, value in pairs], width)]
-    session = [_written(card, state.reading.session if state.reading else None) for card in _CARDS]
+        return [fitting([((f" {card.titles[-1]} ", "dim"), (card.value(last), "first")) for card in _CARDS], width)]
     room = max(1, width // len(_CARDS) - 1)
+    session = [card.value(reading.session if reading else None) for card in _CARDS]
     rows: tuple[tuple[Ink, list[str]], ...] = (
         ("dim", [best(room, *card.titles) for card in _CARDS]),
-        ("first", now),
+        ("first", [card.value(last) for card in _CARDS]),
         ("dim", [best(room, f"session {value}", value) for value in session]),
     )
     edge: Row = (("▏", "frame"),)
     return [fit(joined([((column(text, room), ink),) for text in texts], edge), width) for ink, texts in rows]
-
-
-def _written(card: _Card, figures: Figures | None) -> str:
-    return short(card.figure(figures) if figures else None, card.digits)
 
 
 def lengths(state: ServerState, look: ServerView, size: Size) -> Rows:
@@ -252,73 +248,70 @@ def positions(state: ServerState, size: Size) -> Rows:
     width, room = inside(size)
     reading = state.reading
     by_drafts = reading is not None and reading.session.drafted_by_position
-    title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
+    title = titled("Acceptance by position", f"share of {'drafts' if by_drafts else 'rounds'}")
     whole = reading.session.acceptance_by_position if reading else []
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
         unknown = "the server does not report acceptance by position, or has drafted nothing since the watch began"
-        hint: Row = ((unknown if reading else "no metrics were read yet", "dim"),)
-        return frame(title, wrapped(hint, max(1, width)), size)
+        return frame(title, wrapped([(unknown if reading else "no metrics were read yet", "dim")], width), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
-    chain = state.seen.chain if state.seen else None
-    promised = [*chain.rates] if chain else []
-    last = " promised" if promised else ""
-    length = max(1, min(_LONGEST_BAR, width - len(f"position  session    now{last}")))
-    heading: Row = ((f"position {'':{length}} session    now{last}", "dim"),)
-    columns = zip_longest(whole, newest[: len(whole)], promised[: len(whole)])
-    rows: Rows = [
-        (
-            (f"{number:>8} ", "dim"),
-            (bar(share or 0.0, length), "accepted"),
-            (f" {percent(share):>7}", "strong"),
-            (f" {percent(now):>6}", "dim"),
-            (f" {percent(rate):>{len(last) - 1}}" if last else "", "plain"),
-        )
-        for number, (share, now, rate) in enumerate(columns, 1)
-    ]
-    more = len(rows) - (room - 1)
-    listed = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]
-    return frame(title, [heading, *listed], size)
+    promised = state.seen.chain.rates if state.seen and state.seen.chain else ()
+    sheet = Sheet(_SHARES[: 2 + bool(promised)], width)
+    length = max(1, min(_LONGEST_BAR, width - len("position ") - sheet.cells))
+    rows: Rows = [((f"position {'':{length}}{sheet.heads}", "dim"),)]
+    for number, shares in enumerate(zip_longest(whole, newest[: len(whole)], promised[: len(whole)]), 1):
+        filled: Span = (bar(shares[0] or 0.0, length), "accepted")
+        rows.append(((f"{number:>8} ", "dim"), filled, (sheet.row(shares), "strong")))
+    more = len(rows) - room
+    return frame(title, rows if more <= 0 else [*rows[: max(0, room - 1)], ((f"{more + 1} more", "dim"),)], size)
+
+
+_SHARES: tuple[Column[Sequence[float | None]], ...] = (
+    Column("session", 8, lambda shares: percent(shares[0])),
+    Column("now", 7, lambda shares: percent(shares[1])),
+    Column("promised", 9, lambda shares: percent(shares[2])),
+)
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
     width = max(1, inside(size)[0])
     lines = (
-        (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
-        (drafts.draft_tokens, count(drafts.draft_tokens), ("limit of verified tokens", "tokens")),
-        (drafts.cap_length, short(drafts.cap_length), ("mean number verified", "verified")),
-        (drafts.block_accept_length, short(drafts.block_accept_length), ("L-bar if all were verified", "uncapped")),
+        (drafts.steps, 0, ("draft steps per round", "steps")),
+        (drafts.draft_tokens, 0, ("limit of verified tokens", "tokens")),
+        (drafts.cap_length, 2, ("mean number verified", "verified")),
+        (drafts.block_accept_length, 2, ("L-bar if all were verified", "uncapped")),
     )
     room = max(1, min(_LONGEST_DRAFT_NAME, width - _LONGEST_VALUE))
     rows: Rows = [
-        ((column(best(room, *names), room), "plain"), (f"{value:>{_LONGEST_VALUE}}", "strong"))
-        for figure, value, names in lines
+        ((column(best(room, *names), room), "plain"), (f"{short(figure, digits):>{_LONGEST_VALUE}}", "strong"))
+        for figure, digits, names in lines
         if figure is not None
     ]
-    return frame(_DRAFTS, [*rows, *wrapped([(_WITH_OWN, "dim")], width)], size)
+    return frame(titled("Drafts", "as they are now"), [*rows, *wrapped([(_WITH_OWN, "dim")], width)], size)
+
+
+_COUNTED: tuple[tuple[str, Figure], ...] = (
+    ("rounds", lambda figures: figures.drafts),
+    ("drafted tokens", lambda figures: figures.drafted),
+    ("accepted tokens", lambda figures: figures.accepted),
+    ("generated tokens", lambda figures: figures.generated),
+)
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    reading = state.reading
+    reading, width = state.reading, inside(size)[0]
     both = (reading.session, reading.interval) if reading else (None, None)
-    counted: tuple[tuple[str, Figure], ...] = (
-        ("rounds", lambda figures: figures.drafts),
-        ("drafted tokens", lambda figures: figures.drafted),
-        ("accepted tokens", lambda figures: figures.accepted),
-        ("generated tokens", lambda figures: figures.generated),
-    )
-    width = inside(size)[0]
     room = min(14, max(9, (width - _TOTAL_NAME) // 2))
     rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
-    for name, figure in counted:
-        session, now = (count(figure(figures) if figures else None) for figures in both)
+    for name, figure in _COUNTED:
+        session, now = (count(figure(each)) if each else "-" for each in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
     if state.course.load is not None and reading is not None:
         rows.append(((_load(state.course.load, reading.interval, width), "plain"),))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"failed polls {state.missed}, gaps {state.gaps}, restarts {state.restarts}"
-    return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
+    return frame(titled("Totals"), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
 
 
 def _load(load: Load, interval: Figures, width: int) -> str:
@@ -337,12 +330,17 @@ def answer(state: ServerState, size: Size) -> Rows:
     answered, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if answered is None:
-        return frame(_TITLE[:1], _waiting(state, width), size)
+        return frame(titled("Our request"), _waiting(state, width), size)
     if answered.error:
-        return frame(_TITLE[:1], wrapped([(clean_line(answered.error), "warn")], width), size)
+        return frame(titled("Our request"), wrapped([(clean_line(answered.error), "warn")], width), size)
     summary = wrapped([(_summary(answered), "strong")], width)
-    columns = _rounds(answered, width)
-    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_reason(state), "dim")], width))
+    highest = max((1, *answered.drafted_by_round))
+    cells: list[Span] = [
+        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
+    ]
+    columns = [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
+    title, rounds = (_TITLE, columns) if columns else (titled("Our request"), wrapped([(_reason(state), "dim")], width))
     text = wrapped([(clean_line(answered.text), "plain")], width)
     return frame(title, [*summary, *rounds[: max(1, room - len(summary) - 1)], *text][: max(0, room)], size)
 
@@ -368,12 +366,3 @@ def _reason(state: ServerState) -> str:
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"
-
-
-def _rounds(answered: Answer, width: int) -> Rows:
-    highest = max((1, *answered.drafted_by_round))
-    cells: list[Span] = [
-        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
-        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
-    ]
-    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]

@@ -19,7 +19,7 @@ from dynatui.render.ink import (
     best_row,
     fit,
     fitting,
-    frame,
+    framed,
     inside,
     merged,
     share,
@@ -95,14 +95,11 @@ class _Place:
     width: int
 
 
-def knobs(scene: Scene, width: int, height: int) -> Rows:
-    framed, window = height > _BORDER, scene.state.lane.window
-    inner, room = inside((width, height)) if framed else (width - 1, height)
-    body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
-    if not framed:
-        return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
-    return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
+@framed
+def knobs(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    keys = f"turn them while it runs; {scene.keys.cap('drawer')} shows all"
+    title = knobs_title(scene, "Knobs", keys, f" in the last {scene.state.lane.window} rounds", width - 2)
+    return title, [_sliders(scene, width), *notes(scene, width, height - 1)]
 
 
 def height_for(scene: Scene, width: int, most: int) -> int:
@@ -121,18 +118,16 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    framed = height > _BORDER
-    inner = inside((width, height))[0] if framed else width - 1
-    left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
-    places = _places(scene, inner)
-    if y != top or not places or not 0 <= x - left < inner:
+    inner, room = inside((width, height))
+    x, places = x - (width - inner) // 2, _places(scene, inner)
+    if y != (height - room) // 2 or not places or not 0 <= x < inner:
         return None
     for place in places:
-        value = place.track.value_at(x - left, place.knob)
+        value = place.track.value_at(x, place.knob)
         if value is not None:
             return place.knob.name, value
     history = scene.pending.get("history", scene.state.lane.history)
-    at_tail = x - left >= sum(place.width for place in places)
+    at_tail = x >= sum(place.width for place in places)
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
@@ -197,28 +192,28 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
         return (("history is off: D0 and τh keep your values", "dim"),)
     back = moved_back(lane)
     if back is not None:
-        return _moved_back(back, lane, width, keys.cap("hold"))
+        return _moved_back(back, width, keys.cap("hold"))
     if len(lane.ruled) < lane.window:
         return ((f"history waits for the first {lane.window} rounds that draft: {len(lane.ruled)} so far", "dim"),)
-    last = _last_change(lane)
+    last = next((change for change in reversed(lane.changes) if not change.by_user), None)
     if last is None:
-        return (("history: ", "plain"), *_direction(lane, width - len("history: ")))
+        long = f"history: depth acceptance over the last {lane.window} rounds {_direction(lane)}"
+        return ((best(width, long, f"history: depth acc., last {lane.window}, {_direction(lane)}"), "plain"),)
     change: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
-    since: Row = ((f" (round {nth(last.round)})", "dim"),)
-    now: Row = (("; now ", "dim"), *_direction(lane, 0))
-    return best_row(width, (*change, *since, *now), change)
+    since = f" (round {nth(last.round)}); now {_direction(lane)}"
+    return best_row(width, (*change, (since, "dim")), change)
 
 
-def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
+def _moved_back(change: Change, width: int, key: str) -> Row:
     """Message that the history rule moves a knob back, and the key that keeps the knob at the chosen value."""
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
-    message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
-    explained = "; ".join(filter(None, (message, reason(change, lane))))
-    text = best(width - len(f"  {key} holds {set_value}"), explained, message, f"{knob.symbol} is {now}")
+    long = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
+    text = best(width - len(f"  {key} holds {set_value}"), long, f"{knob.symbol} is {now}")
     return ((f"{text}  ", "warn"), (key, "key"), (f" holds {set_value}", "plain"))
 
 
+_STEPS = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}
 _VERDICTS: dict[Verdict, str] = {
     "faster": "B is faster",
     "slower": "B is slower",
@@ -251,17 +246,6 @@ def compared_line(scene: Scene, width: int) -> Row:
     return fitting([(*head, (_VERDICTS[found.verdict], "strong")), *(((part, "dim"),) for part in parts)], width)
 
 
-def _last_change(lane: LaneState) -> Change | None:
-    """The last change by the history rule; if two knobs changed at once, the change of the base depth."""
-    by_history = [change for change in lane.changes if not change.by_user]
-    newest = [change for change in by_history if change.round == by_history[-1].round]
-    return next((change for change in newest if change.name == "d0"), by_history[-1] if by_history else None)
-
-
-def _direction(lane: LaneState, width: int) -> Row:
+def _direction(lane: LaneState) -> str:
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
-    verdict = sign(mean, aim)
-    steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
-    long = f"depth acceptance {versus(mean, aim)} over the last {lane.window} rounds: {steps}"
-    brief = f"depth acc. {versus(mean, aim)}, last {lane.window}: {steps}"
-    return ((best(width, long, brief) if width else f"{versus(mean, aim)}: {steps}", "plain"),)
+    return f"{versus(mean, aim)}: {_STEPS[sign(mean, aim)]}"

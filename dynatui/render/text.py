@@ -109,7 +109,7 @@ class TextPanel:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
         below = caption(scene, inner, room)
         room -= len(below)
-        beside = _is_beside(scene)
+        beside = scene.beside and scene.mode == "watch" and state.watched != "ar" and "ar" in state.lanes
         if beside and inner >= 2 * _LEAST_BESIDE + width_of(_BETWEEN):
             page = self._side_by_side(scene, (inner - width_of(_BETWEEN)) // 2, room)
         elif beside and inner >= _LEAST_BESIDE and room >= _LEAST_BELOW:
@@ -170,9 +170,7 @@ class TextPanel:
             return "plain" if is_gap(text) else "prompt" if tag == _PROMPT else _ORIGINS[tokens[tag].origin]
 
         page = [inked(lines[y], ink_of) for y in column.rows(height)]
-        if "ar" not in state.ends and page:
-            page[-1] = (*page[-1], ("▌", "dim"))
-        return [*[_reminder(state.prompt_text, width)] * head, *page, *[()] * (height - len(page))]
+        return _padded(page, state.prompt_text, head, (width, height), written="ar" not in state.ends)
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
         self._height = height
@@ -204,14 +202,15 @@ class TextPanel:
             marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
             if not any(marked):  # a newline token has no width
                 page[home - rows.start] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
-        if state.watched not in state.ends and rows.stop == len(lines) and page:
-            page[-1] = (*page[-1], ("▌", "dim"))
-        return [*[_reminder(state.prompt_text, width)] * self._head, *page, *[()] * (height - len(page))]
+        written = state.watched not in state.ends and rows.stop == len(lines)
+        return _padded(page, state.prompt_text, self._head, (width, height), written=written)
 
 
-def _is_beside(scene: Scene) -> bool:
-    state = scene.state
-    return scene.beside and scene.mode == "watch" and state.watched != "ar" and "ar" in state.lanes
+def _padded(page: Rows, prompt: str, head: int, size: tuple[int, int], *, written: bool) -> Rows:
+    """The page below `head` rows with the prompt; if the text is still `written`, with a pen at its end."""
+    if written and page:
+        page[-1] = (*page[-1], ("▌", "dim"))
+    return [*[_reminder(prompt, size[0])] * head, *page, *[()] * (size[1] - len(page))]
 
 
 def _headings(state: RunState, width: int) -> tuple[Row, Row]:
@@ -221,23 +220,20 @@ def _headings(state: RunState, width: int) -> tuple[Row, Row]:
     ended = " at the end" if {"ar", state.watched} & state.ends.keys() else ""
     ahead: Span = (words + ended, "good" if gap > 0 else "warn" if gap < 0 else "plain")
     long: Row = ((f"{state.watched}: ", "title"), (f"{counted(own, 'token')}, ", "plain"), ahead)
-    brief: Row = ((f"{state.watched}: ", "title"), ("" if ended else f"{own}, ", "plain"), ahead)
-    plain_words = f"plain decoding: {counted(plain, 'token')}", f"plain decoding: {plain}", f"plain: {plain}"
-    return ((best(width, *plain_words), "title"),), best_row(width, long, brief, (ahead,))
+    plain_words = best(width, f"plain decoding: {counted(plain, 'token')}", f"plain: {plain}")
+    return ((plain_words, "title"),), best_row(width, long, (ahead,))
 
 
 def tokens_ahead(state: RunState) -> int:
     """Lead of the watched method over plain decoding, in tokens, at the decode time that both have reached."""
     lanes = state.lane, state.lanes["ar"]
     end_s = min(lane.newest.t if lane.newest else 0.0 for lane in lanes)
-    own, plain = (_tokens_after(lane, end_s) for lane in lanes)
-    return own - plain
 
+    def written(lane: LaneState) -> int:
+        count = bisect_right(lane.past, end_s, key=lambda event: event.t)
+        return lane.past[count - 1].position + len(lane.past[count - 1].committed) if count else 0
 
-def _tokens_after(lane: LaneState, seconds: float) -> int:
-    count = bisect_right(lane.past, seconds, key=lambda event: event.t)
-    last = lane.past[count - 1] if count else None
-    return last.position + len(last.committed) if last else 0
+    return written(lanes[0]) - written(lanes[1])
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
@@ -304,7 +300,11 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
         case "probability":
-            return _by_probability
+            return lambda token: (
+                _ORIGINS[token.origin]
+                if token.probability is None
+                else HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
+            )
         case "round":
             return lambda token: BANDS[token.round % 2]
         case "time":
@@ -317,12 +317,6 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
     median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
     edges = [median_ms * part for part in _TIMES]
     return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]
-
-
-def _by_probability(token: Token) -> Ink:
-    if token.probability is None:
-        return _ORIGINS[token.origin]
-    return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
 
 
 def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:

@@ -1,12 +1,11 @@
 """The time line: the position of the shown round in the run, and knob changes; `hit` returns the clicked round."""
 
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share
 from dynatui.render.scene import Scene
 
-_BACK, _AHEAD = "looking back", "looking ahead"
-_LEAST, _ENOUGH = 8, 32
-"""Least length of the line in cells: to be shown at all, and to be shown beside the long wording."""
+_LEAST, _WIDE = 8, 80
+"""Least length of the line, and least width of the terminal at which the long wording is beside it, in cells."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
@@ -43,24 +42,18 @@ def _cell(number: int, rounds: int, cells: int) -> int:
 
 def _length(scene: Scene, width: int) -> int:
     """Length of the line with its ends, in cells; constant while the numbers beside it grow."""
-    spare = width - 2 - len(_longest(scene, width))
+    digits = max(4, len(str(scene.place.rounds)))
+    spare = width - 2 - 2 * digits - (len("round  of  · 0000.0 s · looking ahead") if width >= _WIDE else 1)
     return spare if spare >= _LEAST else 0
 
 
-def _longest(scene: Scene, width: int) -> str:
-    """Widest text beside the line: the long wording if enough cells are left for the line, else the short wording."""
-    digits = "0" * max(4, len(str(scene.place.rounds)))
-    long = f"round {digits} of {digits} · 0000.0 s · {_AHEAD}"
-    return long if width >= len(long) + _ENOUGH else f"{digits}/{digits}"
-
-
 def _words(scene: Scene, width: int) -> Row:
-    place, longest = scene.place, _longest(scene, width)
+    place, number = scene.place, scene.number
+    last = max(place.rounds, number or 0)
     ink: Ink = "plain" if place.live else "warn"
-    number, last = scene.number, max(place.rounds, scene.number or 0)
     if number is None:
-        return ((best(len(longest), "before the first round", "no round"), ink),)
-    if "of" not in longest:
+        return (("before the first round" if width >= _WIDE else "no round", ink),)
+    if width < _WIDE:
         return ((f"{number}/{last}", ink),)
-    where: Span = ("live", "good") if place.live else (_AHEAD if place.ahead else _BACK, "warn")
+    where: Span = ("live", "good") if place.live else (f"looking {'ahead' if place.ahead else 'back'}", "warn")
     return (f"round {number} of {last} · {short(place.seconds, 1)} s · ", "plain"), where

@@ -48,7 +48,7 @@ class Labels:
     def cells(self, node: int) -> int:
         name = min(_LONGEST, cell_len(self.names[node]))
         if node in self.copies:
-            return name + len(_remarks(self.copies[node])[-1])
+            return name + len(f" rep. {self.copies[node]}")
         figure = 1 + len(self.figures[node]) if node in self.figures else 0
         return name + len(self.times.get(node, "")) + figure
 
@@ -61,18 +61,22 @@ class Labels:
         last, times, first = f" {self.figures[node]}", self.times.get(node, ""), ""
         if figures > 1:
             logprob = (self.event.draft_logprobs or self.event.logprobs)[node]
-            last, first = last.rjust(1 + _FIGURE), f" {percent(rounds.probability(logprob))}"
+            last, first = last.rjust(1 + _FIGURE), f" {rounds.chance_percent(rounds.probability(logprob))}"
         room, needed = cells - len(times) - len(first) - len(last), cell_len(name)
         if room < min(needed, _SHORTEST):
             return ((column(name, cells), ink),)
         token = name + " " * (room - needed) if needed <= room else column(name, room)
         between: Row = ((times, "strong"), (first, "dim")) if times or first else ()
-        return ((token, ink), *between, (last, self.figure_ink(node)))
+        figure_ink: Ink = "dim" if ink == "plain" else ink
+        if self.tells_kept and ink != "caret":
+            figure_ink = kept_ink(self.chances[node])
+        return ((token, ink), *between, (last, figure_ink))
 
     def _remarked(self, node: int, cells: int) -> Row:
-        name, remarks = self.names[node], _remarks(self.copies[node])
-        needed = cell_len(name)
-        words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
+        """The name, and the remark that the path repeats earlier text."""
+        name, copy = self.names[node], self.copies[node]
+        needed, long = cell_len(name), f" repeats {copy} tokens"
+        words = long if min(needed, _SHORTEST) + len(long) <= cells else f" rep. {copy}"
         room = min(needed, max(_LEAST, cells - len(words)))
         return ((column(name, min(room, cells)), self.ink(node)), (column(words, cells - room), "warn"))
 
@@ -80,17 +84,6 @@ class Labels:
         if node == self.marked:
             return "caret"
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
-
-    def figure_ink(self, node: int) -> Ink:
-        ink = self.ink(node)
-        if self.tells_kept and ink != "caret":
-            return kept_ink(self.chances[node])
-        return "dim" if ink == "plain" else ink
-
-
-def _remarks(copy: int) -> tuple[str, ...]:
-    """Wordings of the remark that a path repeats earlier text, the longest first."""
-    return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
 def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
@@ -101,14 +94,9 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
         if rounds.is_drafted(event, node):
             drawn = rounds.probability(event.logprobs[node])
             chances[node] = rounds.kept_chance(event, node) or 0.0 if reach else drawn
-    figures = {node: percent(chance) for node, chance in chances.items()}
+    figures = {node: rounds.chance_percent(chance) for node, chance in chances.items()}
     times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
     return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)
-
-
-def percent(probability: float) -> str:
-    """The probability as a percentage in at most four cells."""
-    return "<1%" if probability < rounds.LEAST_SHOWN else f"{100 * probability:.0f}%"
 
 
 def kept_ink(chance: float) -> Ink:
@@ -240,7 +228,11 @@ def laid_out(
     """
     width, height = size
     depth = _depths(parents, ranked)
-    placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
+    widest = [0] * max(depth.values())
+    for node, level in depth.items():
+        if level:
+            widest[level - 1] = max(widest[level - 1], labels[node])
+    placed_levels, look = levels(widest, looks, width, len(str(max(1, height))) + 1)
     shown = _fitting_nodes(parents, ranked, depth, placed_levels, height)
     end = max((level.end for level in placed_levels[1:]), default=0)
     return TreeLayout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
@@ -253,13 +245,6 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
         if node > 0 and parents[node] in depths:
             depths[node] = depths[parents[node]] + 1
     return depths
-
-
-def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    widest = [0] * (max(depth.values()) + 1)
-    for node, level in depth.items():
-        widest[level] = max(widest[level], labels[node])
-    return widest[1:]
 
 
 def _fitting_nodes(

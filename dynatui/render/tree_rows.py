@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import Literal, NamedTuple, TypeAlias
 
 from decoder.analysis.metrics import drafted_nodes
@@ -26,12 +26,11 @@ from dynatui.render.tree_layout import (
     kept_ink,
     labels,
     laid_out,
-    percent,
 )
 from dynatui.render.words import shape_written
 from dynatui.state.tokens import repeated_length
 
-Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
+Sign: TypeAlias = FigureName | Literal["x2", "path", "arrow"]
 
 _PATH = 6
 """Width in cells of the column with the probability of a row's path."""
@@ -73,17 +72,12 @@ def drawn_tree(
     """`text`: the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
-    names = labels(event, candidates, marked)
-    layout = _layout(names, candidates, (width, height))
-    copies = {} if rounds.is_drawn(event) else _copies(event, paths, layout.shown, text)
-    if copies:
-        names = replace(names, copies=copies)
-        layout = _layout(names, candidates, (width, height))
-    tree = _Tree(names, layout, paths, width - layout.look.aside)
-    rows, left_out = _inked(tree), len(event.tokens) - len(layout.shown)
+    tree = _laid_out(labels(event, candidates, marked), paths, (width, height))
+    if copies := {} if rounds.is_drawn(event) else _copies(event, paths, tree.layout.shown, text):
+        tree = _laid_out(replace(tree.labels, copies=copies), paths, (width, height))
+    rows, left_out = _inked(tree), len(event.tokens) - len(tree.layout.shown)
     if left_out:
-        note = best(width, *(f"+ {left_out}{words}" for words in (" more nodes", " more", "")))
-        rows.append(((note, "dim"),))
+        rows.append(((best(width, f"+ {left_out} more nodes", f"+ {left_out}"), "dim"),))
     return Drawing(rows[: max(0, height)], _signs(tree), left_out)
 
 
@@ -91,15 +85,17 @@ def drawn_path(event: Round, width: int, height: int) -> Drawing:
     """Only the root and the accepted path, without a note on omitted nodes."""
     path = list(dict.fromkeys((0, *event.accepted)))
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
-    names = labels(event, nodes, None)
-    layout = _layout(names, nodes, (width, height + 1))
-    tree = _Tree(names, layout, rounds.path_logprobs(event), width - layout.look.aside)
-    return Drawing(_inked(tree)[: max(0, height)], _signs(tree), len(path) - len(layout.shown))
+    tree = _laid_out(labels(event, nodes, None), rounds.path_logprobs(event), (width, height + 1))
+    rows = _inked(tree)
+    return Drawing(
+        rows[: max(0, height)], _signs(tree), len(path) - len(tree.layout.shown) + max(0, len(rows) - height)
+    )
 
 
-def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> TreeLayout:
-    event, cells = names.event, {node: names.cells(node) for node in candidates}
-    return laid_out(event.parents, candidates, event.accepted, cells, _looks(names), size)
+def _laid_out(names: Labels, paths: Sequence[float], size: tuple[int, int]) -> _Tree:
+    event, cells = names.event, {node: names.cells(node) for node in names.names}
+    layout = laid_out(event.parents, list(names.names), event.accepted, cells, _looks(names), size)
+    return _Tree(names, layout, paths, size[0] - layout.look.aside)
 
 
 def _signs(tree: _Tree) -> frozenset[Sign]:
@@ -107,7 +103,6 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
         **dict.fromkeys(tree.figure_names, True),
         "x2": tree.labels.times,
         "path": tree.tells_path,
-        "bar": tree.layout.look.aside >= _BAR,
         "arrow": any(isinstance(placed[-1], Arrow) for placed in tree.layout.rows),
     }
     return frozenset(sign for sign, is_present in present.items() if is_present)
@@ -177,7 +172,7 @@ def _aside(tree: _Tree, node: int) -> Row:
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"
-    path: Row = ((f"{percent(chance):>{_PATH}}", "dim"),) if tree.tells_path else ()
+    path: Row = ((f"{rounds.chance_percent(chance):>{_PATH}}", "dim"),) if tree.tells_path else ()
     bars: Row = (("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside >= _BAR else ()
     return (*path, *bars)
 
@@ -209,74 +204,39 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
 
 MOST = 15
 _TOGETHER = 3
-"""Number of trees side by side in a wide panel; in a narrow one, number of rounds whose paths precede whole trees."""
+"""Number of trees side by side in a wide panel."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """Trees of earlier rounds, three side by side in a wide panel; empty if no tree fits or no round has a draft."""
+    """Trees of earlier rounds, the newest first, three side by side in a wide panel. A tree that does not fit gives way
+    to its accepted path, and the first round whose path does not fit is the last.
+    """
     if not any(map(drafted_nodes, events)):
         return []
     cells = (width - (_TOGETHER - 1) * len(_GAP)) // _TOGETHER
-    if cells < LEAST_COLUMNS:
-        return [row for tree in _below(events, width, height) for row in tree]
+    abreast, cells = (_TOGETHER, cells) if cells >= LEAST_COLUMNS else (1, width)
     rows: Rows = []
-    for place in range(0, len(events), _TOGETHER):
-        abreast = _abreast(events[place : place + _TOGETHER], cells, height - len(rows))
-        rows += abreast
-        if not abreast:
+    for place in range(0, len(events), abreast):
+        pictures = (_picture(event, cells, height - len(rows)) for event in events[place : place + abreast])
+        trees = [*takewhile(bool, pictures)]
+        beside = zip_longest(*trees, fillvalue=())
+        rows += [joined((fit(row, cells) for row in each), ((_GAP, "plain"),)) for each in beside]
+        if len(trees) < abreast:
             break
     return rows
 
 
-def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
-    trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height)[0] for event in events))]
-    rows = max(map(len, trees), default=0)
-    padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
-    return [joined(beside, ((_GAP, "plain"),)) for beside in zip(*padded, strict=True)]
-
-
-def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Whole trees of the newest rounds while they fit, then only accepted paths of older rounds."""
-    pictures, whole = _stacked(events[:_TOGETHER], width, height)
-    free, drawn = height - sum(map(len, pictures)), drawn_tree if whole else drawn_path
-    for event in events[len(pictures) :]:
-        tree = _headed(event, drawn(event, width, free), width)
-        if not 0 < len(tree) <= free:
-            drawn = drawn_path
-            tree = _headed(event, drawn(event, width, free), width)
-        if not 0 < len(tree) <= free or (free == 1 and event.accepted):
-            break
-        pictures.append(tree)
-        free -= len(tree)
-    return pictures
-
-
-def _stacked(events: Sequence[Round], width: int, height: int) -> tuple[list[Rows], bool]:
-    """Accepted paths of the rounds that fit, as whole trees while rows remain; and whether all are whole trees."""
-    pictures, free = list[Rows](), height
-    for event in events:
-        path = _headed(event, drawn_path(event, width, free), width)
-        if not 0 < len(path) <= free or (free == 1 and event.accepted):
-            break
-        pictures.append(path)
-        free -= len(path)
-    for place, path in enumerate(pictures):
-        room = free + len(path)
-        tree = _headed(events[place], drawn_tree(events[place], width, room), width)
-        if not 0 < len(tree) <= room:
-            return pictures, False
-        pictures[place], free = tree, room - len(tree)
-    return pictures, True
-
-
-def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """The tree under a heading, without a root that is already text; empty if nodes were omitted."""
-    if drawing.left_out:
-        return []
+def _picture(event: Round, width: int, height: int) -> Rows:
+    """The whole tree or its accepted path under a heading, without a root that is already text; empty if none fits."""
     name = f"round {nth(event.round)}"
     title = best(width - len(_RULE), *(words for words in titles(event) if words.startswith(name)), name)
     heading: Row = ((_RULE, "frame"), (title, "plain"), (f" {'─' * width}", "frame"))
-    rows = drawing.rows if is_drafted(event, 0) else drawing.rows[1:]
-    return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]
+    root = int(not is_drafted(event, 0))
+    for draw in (drawn_tree, drawn_path):
+        drawing = draw(event, width, height - 1 + root)
+        if height > 0 and not drawing.left_out:
+            rows = drawing.rows[root:]
+            return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]
+    return []

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from decoder.analysis.metrics import first_difference
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
-from dynatui.number_format import percent, short
+from dynatui.number_format import ms, percent, short
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, bar, best, column, fit, frame, inside, share, width_of
 from dynatui.render.status import speed_text
 from dynatui.render.words import sampling_words
@@ -51,10 +51,10 @@ def _figure(
     return Column(head, _COLUMN, value)
 
 
-def _round_ms(figures: Figures) -> float | None:
-    """Mean duration in ms of a round, without the stalled rounds that rates exclude."""
+def _round_s(figures: Figures) -> float | None:
+    """Mean duration of a round in seconds, without the stalled rounds that rates exclude."""
     rounds = figures.rounds - figures.left_out_rounds
-    return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
+    return (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
 
 def _count(value: float | None) -> str:
@@ -65,7 +65,7 @@ _FIGURES = (
     _figure("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
     _figure("L-bar", lambda figures: figures.tokens_per_round, short),
     _figure("acc. rate", lambda figures: figures.acceptance_rate, percent),
-    _figure("ms/round", _round_ms, short, timed=True),
+    _figure("ms/round", _round_s, ms, timed=True),
     _figure("tokens", lambda figures: figures.committed, _count),
     _figure("rounds", lambda figures: figures.rounds, _count),
     _figure("distinct", lambda figures: figures.distinct_8grams, short),

@@ -1,11 +1,8 @@
 """Wordings that several panels share: knobs, limits, comparison with ar, sampling, sampled trees, the remedy."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-
-from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
@@ -18,7 +15,7 @@ from decoder.methods.dynatree import shipped_preset
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.knobs import info, is_demo, limit_name, rules_in_force
 from dynatui.number_format import counted, percent, short
-from dynatui.render.ink import Row, best, column, width_of
+from dynatui.render.ink import Row, best, width_of
 from dynatui.render.scene import Scene
 from dynatui.result import BY_DESIGN
 from dynatui.state.lane import Change, LaneState
@@ -29,16 +26,11 @@ TARGET = 0.7
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
-_LEAST_REASON = 8
-"""Least width in cells of the reason in a message; if fewer cells are free, only the remedy is shown."""
 
 
 def turned(change: Change) -> str:
-    """A change, such as τh 0.60 → 0.65. D0 is rounded if the history rule changed it and the rounded values differ."""
+    """A change, such as τh 0.60 → 0.65."""
     knob = info(change.name)
-    old, new = _base_depth(change.old), _base_depth(change.new)
-    if change.name == "d0" and not change.by_user and old != new:
-        return f"{knob.symbol} {old} → {new}"
     return f"{knob.symbol} {written(knob, change.old)} → {written(knob, change.new)}"
 
 
@@ -48,16 +40,11 @@ def written(knob: KnobInfo, value: float) -> str:
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change, such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
-    return next(iter(reasons(change, lane)), "")
-
-
-def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
-    """Wordings, the longest first."""
+    """Reason of a change, such as "depth acceptance 0.78 > 0.70 over 10 rounds"; empty for a change by the user."""
     if change.by_user or change.acceptance is None:
-        return ()
-    figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.round))
-    return f"depth acceptance {figures} over {rounds} rounds", f"depth acc. {figures}, {rounds} rounds"
+        return ""
+    rounds = min(lane.window, max(1, change.round))
+    return f"depth acceptance {versus(change.acceptance, target(lane))} over {rounds} rounds"
 
 
 def versus(mean: float, aim: float) -> str:
@@ -74,18 +61,11 @@ def sign(mean: float, aim: float) -> str:
     return "=" if rounded_mean == rounded_aim else ">" if mean > aim else "<"
 
 
-def limits(lane: LaneState) -> list[tuple[str, float]]:
-    """Limits of the last rounds, each with its share of the rounds with a known limit, the most frequent first."""
-    known: list[Limit] = [limit for limit in lane.limits if limit is not None]
-    return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
-
-
 def limited(lane: LaneState) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if unknown."""
-    named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    if not named:
-        return ()
-    return f"limited by {', '.join(named)}", f"limited by {named[0]}", f"by {named[0]}", named[0].replace(" %", "%")
+    """Limits of the last rounds, each with its share of the rounds with a known limit; two wordings, or empty."""
+    known: list[Limit] = [limit for limit in lane.limits if limit is not None]
+    shares = [f"{limit_name(limit)} {100 * count / len(known):.0f} %" for limit, count in Counter(known).most_common()]
+    return (f"limited by {', '.join(shares)}", f"by {shares[0]}") if shares else ()
 
 
 def moved_back(lane: LaneState) -> Change | None:
@@ -99,10 +79,6 @@ def moved_back(lane: LaneState) -> Change | None:
         if (last.new - turn.new) * (turn.old - turn.new) > 0:
             return replace(last, old=turn.new)
     return None
-
-
-def _base_depth(d0: float) -> str:
-    return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
 def is_alone(state: RunState, method: str) -> bool:
@@ -123,9 +99,7 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
         return ("greedy",)
 
     def setting(name: KnobName) -> str:
-        knob = info(name)
-        turned = f"→{written(knob, ahead[name])}" if name in ahead else ""
-        return f"{knob.symbol} {written(knob, now[name])}{turned}"
+        return f"{info(name).symbol} {_turning(name, state, ahead)}"
 
     top_k = (f"top-k {run.top_k}",) if run.top_k else ()
     top_p = (setting("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
@@ -133,12 +107,8 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
 
 
 def note_within(note: str, width: int) -> str:
-    """The note in at most `width` cells; the reason is cut before the remedy, which follows the last semicolon."""
-    reason, separator, remedy = note.rpartition("; ")
-    left = width - cell_len(separator + remedy)
-    if cell_len(note) <= width:
-        return note
-    return column(reason, left) + separator + remedy if reason and left >= _LEAST_REASON else column(remedy, width)
+    """The note, or its remedy alone, which follows the last semicolon."""
+    return best(width, note, note.rpartition("; ")[2])
 
 
 def remedy(scene: Scene) -> Remedy | None:
@@ -213,8 +183,7 @@ def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = No
         run = state.run
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
     verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
-    written_as = f" {shape_written(shape)}" if shape else ""
-    return f"{verifier}, {drafting}{written_as}", f"{verifier}{written_as}", verifier
+    return f"{verifier}, {drafting}{f' {shape_written(shape)}' if shape else ''}", verifier
 
 
 def drawing_line(scene: Scene, width: int) -> Row:

@@ -10,14 +10,13 @@ from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import ms, percent
 from dynatui.render.cards import overhead_words
-from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend, wrapped
+from dynatui.render.ink import Row, Rows, fit, framed, joined, share, titled, trend, wrapped
 from dynatui.render.scene import Scene
 from dynatui.render.words import remedy
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
-_AIRY = 8
 _GAP = 3
 _TIMES = 5
 _SHORTEST_BAR = 2
@@ -34,48 +33,36 @@ _KINDS = (
 )
 
 
-def work(scene: Scene, width: int, height: int) -> Rows:
-    state, size = scene.state, (width, height)
-    inner, room = inside(size)
-    title: Row = (("Work", "title"), (" ─ cost and use of the guesses", "dim"))
+@framed
+def work(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
+    state, title = scene.state, titled("Work", "cost and use of the guesses")
     tally = state.race.tallies.get(state.watched)
     if tally is None or state.lane.newest is None:
-        hint: Row = (("use of the drafted nodes, and time by stage", "dim"),)
-        return frame(title, [hint], size)
-    summary = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
-    room -= len(summary)
-    beside = inner >= _SIDE_BY_SIDE
-    left = (inner - _GAP) // 2 if beside else inner
-    right = inner - _GAP - left if beside else inner
+        return title, [(("use of the drafted nodes, and time by stage", "dim"),)]
+    summary = wrapped([(_summary(state.watched, tally), "plain")], width)
+    room = height - len(summary)
+    beside = width >= _SIDE_BY_SIDE
+    left = (width - _GAP) // 2 if beside else width
+    right = width - _GAP - left if beside else width
     guesses = depths(tally.by_depth, left, room if beside else max(2, room - _TIMES))
     tables = [*times_table(state, tally, right), *kinds(state.lane.tokens, right)]
     pairs = zip_longest(guesses, tables, fillvalue=())
-    rows = [(*fit(a, left + _GAP), *b) for a, b in pairs] if beside else [*guesses, *tables]
-    return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
-
-
-def limit_sentences(scene: Scene, width: int, room: int) -> Rows:
-    rows: Rows = [()]
-    state = scene.state
-    limits = explained(state.race, state.watched, state.watched, remedy(scene))
-    for sentence in (*limits, *overhead_words(state)):
+    rows = [*summary, *([(*fit(a, left + _GAP), *b) for a, b in pairs] if beside else [*guesses, *tables]), ()]
+    for sentence in (*explained(state.race, state.watched, state.watched, remedy(scene)), *overhead_words(state)):
         lines = wrapped([(sentence, "plain")], width)
-        if len(rows) + len(lines) > room:
+        if len(rows) + len(lines) > height:
             break
         rows += lines
-    return rows if len(rows) > 1 else []
+    return title, rows
 
 
-def summaries(method: str, tally: Tally) -> tuple[str, ...]:
-    """Wordings, the longest first."""
+def _summary(method: str, tally: Tally) -> str:
     if not tally.knows_tree:
-        return (f"{method} does not show its draft, so only the method's time is known.", "the draft is not shown")
+        return f"{method} does not show its draft, so only the method's time is known."
     if tally.drafted == 0:
-        return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
-    use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
-    right = [percent(share(accepted, tally.rounds)) for _, accepted in tally.by_depth]
-    long = f"{use}; depth 1 is right in {right[0]} of the rounds, depth {len(right)} in {right[-1]}."
-    return long, f"{use}; depth 1 right in {right[0]} of rounds."
+        return f"{method} guesses nothing: each token is one pass of the target."
+    first = percent(share(tally.by_depth[0][1], tally.rounds))
+    return f"Of {tally.drafted} drafted nodes {tally.accepted} were used; depth 1 right in {first} of rounds."
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:

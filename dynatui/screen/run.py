@@ -41,7 +41,7 @@ from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import final_words, verdict
-from dynatui.state.session_log import OPENING, LogLine, SessionLog
+from dynatui.state.session_log import OPENING, Result, SessionLog
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown
 
@@ -88,11 +88,11 @@ def _result(log: SessionLog, width: int) -> Iterator[str]:
         yield from (column(line, width).rstrip() for line in result(log.state.race, width))
 
 
-def _agreement(line: LogLine) -> str:
+def _agreement(line: Result) -> str:
     return same_as_ar(line.method, line.figures, f"to {line.figures.first_difference}")
 
 
-_COLUMNS: tuple[Column[LogLine], ...] = (
+_COLUMNS: tuple[Column[Result], ...] = (
     Column("rounds", 7, lambda line: str(line.figures.rounds)),
     Column("tokens", 7, lambda line: str(line.figures.committed)),
     Column("L-bar", 6, lambda line: short(line.figures.tokens_per_round)),

@@ -2,7 +2,6 @@
 records of loading, prompts and failures. Makes foreign text safe for the terminal. Uses no widget, clock or thread.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -17,45 +16,30 @@ from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
 from dynatui.servers.this_run import Chains, chains_of
-from dynatui.state.lane import Change, LaneState, begun, decoded, turned
+from dynatui.state.lane import Change, LaneState, Sample, begun, decoded, turned
 
 _MOST_RUNS = 20
 _MOST_TEXTS = 200
 _SPEEDUP = ("speedup", "speedup_low", "speedup_high", "speedup_reason")
 
 
-@dataclass(frozen=True)
-class SideFigures:
-    rounds: int
-    tokens_per_round: float
-
-
-@dataclass(frozen=True)
-class ChangeEffect:
-    before: SideFigures | None
-    after: SideFigures | None
+Outcome: TypeAlias = tuple[Change, Sequence[Sample], Sequence[Sample]]
+"""A knob change, the rounds before it, and the rounds after it."""
 
 
 @dataclass(frozen=True)
 class EarlierRun:
     number: int
     prompt: str
-    turns: Mapping[str, tuple[tuple[Change, ChangeEffect], ...]]
+    turns: Mapping[str, tuple[Outcome, ...]]
 
 
-def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, ChangeEffect]]:
-    """Each knob change with the figures before and after it; rounds after the next knob change do not count."""
-    for turn, following in zip_longest(turns, turns[1:]):
-        before = lane.past[max(0, turn.first - lane.window) : turn.first]
+def outcomes(lane: LaneState) -> Iterator[Outcome]:
+    """The user's knob changes, each with a window of rounds on both sides, up to the next change."""
+    for turn, following in zip_longest(lane.turns, lane.turns[1:]):
+        before = lane.samples[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)
-        after = lane.past[turn.round : min(end, following.first) if following else end]
-        yield turn, ChangeEffect(_side(before), _side(after))
-
-
-def _side(rounds: Sequence[Round]) -> SideFigures | None:
-    if not rounds:
-        return None
-    return SideFigures(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
+        yield turn, before, lane.samples[turn.round : min(end, following.first) if following else end]
 
 
 _MOST_LOADING = 32
@@ -208,7 +192,7 @@ def _begin(state: RunState, record: Run) -> RunState:
     ranks = [clean_line(device) for device in record.ranks]
     optional = {name: clean_line(text) if (text := getattr(record, name)) else UNSET for name in _OPTIONAL_LINES}
     run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
-    turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in state.lanes.items() if lane.turns}
+    turns = {method: tuple(outcomes(lane)) for method, lane in state.lanes.items() if lane.turns}
     ended = (EarlierRun(state.number, state.prompt_text, turns),) if turns else ()
     return RunState(
         race=state.race.apply(run),

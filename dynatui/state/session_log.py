@@ -28,27 +28,22 @@ Results = Mapping[int, "Result"]
 
 
 @dataclass(frozen=True)
-class LogLine:
-    started_at: str
-    number: int
+class Result:
+    """The figures of one run of the watched method."""
+
     opening: str
     method: str
     figures: Figures
-    counted: int
+    started_at: str = ""
+    number: int = 1
+    """Number of the prompt."""
+    done: bool = False
+    counted: int = 0
     """Number of the run's rounds that the totals for each setting already include."""
 
-    def tells(self, other: "LogLine") -> bool:
-        """Whether both lines are about the same run, which a replay may show several times."""
+    def tells(self, other: "Result") -> bool:
+        """Whether both are about the same run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
-
-
-@dataclass(frozen=True)
-class Result:
-    opening: str
-    method: str
-    figures: Figures
-    started_at: str
-    done: bool
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ class SettingsTried:
 class SessionLog:
     state: RunState = field(default_factory=RunState)
     peak_bytes_by_rank: tuple[int, ...] = ()
-    runs: tuple[LogLine, ...] = ()
+    runs: tuple[Result, ...] = ()
     dropped: int = 0
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
@@ -139,10 +134,12 @@ class SessionLog:
             case _:
                 return self
 
-    def all_runs(self) -> tuple[LogLine, ...]:
+    def all_runs(self) -> tuple[Result, ...]:
         """The newest runs, including the run in progress once it has a round."""
-        line = self._line()
-        return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
+        line = result_of(self.state, self.counted)
+        if line is None or not line.counted:
+            return self.runs
+        return (*(run for run in self.runs if not run.tells(line)), line)
 
     def settings_tried(self) -> SettingsTried | None:
         """Tried settings of the method that was compared last, else of the watched method; None if there are none."""
@@ -175,17 +172,8 @@ class SessionLog:
             pairs=with_run(self.pairs, self.state),
             results=self.results,
         )
-        empty = fresh._line(rounds=0)
-        return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
-
-    def _line(self, rounds: int = 1) -> LogLine | None:
-        state, watched = self.state, self.watched
-        run, tally = state.run, state.race.tallies.get(watched)
-        if run is None or tally is None or tally.rounds < rounds:
-            return None
-        figures = state.figures().get(watched) or state.race.figures()[watched]
-        number, counted = state.prompt.number if state.prompt else 1, max(self.counted, tally.rounds)
-        return LogLine(run.started_at, number, opening_of(prompt_of(run)), watched, figures, counted)
+        begun = result_of(state)
+        return replace(fresh, counted=max((line.counted for line in runs if begun and line.tells(begun)), default=0))
 
     def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
         if isinstance(event, Summary):
@@ -213,15 +201,23 @@ class SessionLog:
         return replace(self, tried=tried)
 
 
+def result_of(state: RunState, counted: int = 0) -> Result | None:
+    """The result so far of the run in `state`, of which `counted` rounds were counted before; None without a run."""
+    run, watched = state.run, state.watched
+    tally, figures = state.race.tallies.get(watched), state.figures().get(watched) or state.race.figures().get(watched)
+    if run is None or tally is None or figures is None:
+        return None
+    done = state.done and all(end.reason not in ("stopped", "error") for end in state.ends.values())
+    number, rounds = state.prompt.number if state.prompt else 1, max(counted, tally.rounds)
+    return Result(opening_of(prompt_of(run)), watched, figures, run.started_at, number, done, rounds)
+
+
 def noted(results: Results, state: RunState) -> Results:
     """`results` with the present figures of the run in `state` added, whether or not this run is finished."""
-    figures = state.figures().get(state.watched)
-    if state.prompt is None or state.run is None or figures is None or not figures.rounds:
+    result = result_of(state)
+    if state.prompt is None or result is None or not result.figures.rounds:
         return results
-    stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
-    done = state.done and not stopped
-    result = Result(opening_of(prompt_of(state.run)), state.watched, figures, state.run.started_at, done)
-    return {**results, state.prompt.number: result}
+    return {**results, result.number: result}
 
 
 def prompt_of(run: Run) -> AnyPrompt:

@@ -100,7 +100,7 @@ def _scroll_list(screen: Screen, lines: int) -> bool:
     """Moves in the list of the chosen panel; returns False if the panel has none."""
     match screen.scene.panel:
         case "log":
-            count = len(log.entries(screen.scene.state, screen.scene.keys))
+            count = len(log.entries(screen.scene.state))
             screen.change_view(log_end=min(max(0, screen.scene.log_end - lines), max(0, count - 1)))
         case "prompts":
             view.move_prompt(screen, lines)

@@ -63,12 +63,16 @@ def text(scene: Scene, width: int, height: int) -> Rows:
     return TextPanel()(scene, width, height)
 
 
+def mask(scene: Scene, width: int, height: int) -> Rows:
+    return tree.tree(replace(scene, mask=True), width, height)
+
+
 PAINTERS: Mapping[str, DrawPanel] = {
     painter.__name__: painter
     for painter in (
         *(cards.cards, curves.acceptance, curves.depth, curves.trends, drawer.drawer, guide.guide, inspect.inspect),
         *(log.log, prompts.prompts, race.race, sampling.sampling, sliders.knobs, status.essentials, status.footer),
-        *(status.status, status.tabs, text, timeline.timeline, tree.mask, tree.tree, what_if.whatif, work.work),
+        *(status.status, status.tabs, text, timeline.timeline, mask, tree.tree, what_if.whatif, work.work),
     )
 }
 FEW_ROWS = {"cards", "essentials", "footer", "status", "tabs", "timeline", "trends"}

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -253,38 +252,23 @@ def _said(found: WhatIf) -> str:
     return " ".join(line.strip("│ ").strip() for line in lines(_panel(found, 120, 18)))
 
 
-DOUBTFUL, BOUND, OTHER_BOUND = (
-    GridCell(20, 2, 3.0, 2, 9.0),
-    GridCell(20, 15, 3.4, 15, 12.0),
-    GridCell(20, 15, 3.1, 15, 9.0),
-)
+DOUBTFUL, BOUND = GridCell(20, 2, 3.0, 2, 9.0), GridCell(20, 15, 3.4, 15, 12.0)
 QUICK = replace(TIMED, tokens=2.7, seconds=0.015, rates=(171.0, 190.0), gains=(1.13, 1.28))
 PART = replace(QUICK, judged=15, drafted_judged=15, levels_exact=False)
 FASTER = _what_if(TIMED, h31=QUICK)
 HEATED = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
 
 
-TOLD = {
-    "the fastest is told although another has more tokens a round": _what_if(
-        TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=QUICK
-    ),
-    "one that may be no faster is not called so": _what_if(TIMED, h31=replace(QUICK, gains=(0.97, 1.4))),
-    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01)),
-    "one that is at least as fast as told": _what_if(TIMED, h31=PART),
-    "without history": replace(_what_if(TIMED, h31=QUICK), by_history=True),
-    "without history, by trees known in part": replace(_what_if(TIMED, h31=PART), by_history=True),
-    "knobs that were turned, so that their own trees are known in part": _what_if(
-        replace(PART, gains=None), h31=replace(QUICK, gains=None)
-    ),
-    "the most tokens without history": replace(_what_if(l04=replace(SURE, tokens=3.4)), by_history=True),
-    "the most tokens": _what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)),
-    "a gain that is a bound": _what_if(h33=BOUND),
-    "two bounds are not compared": _what_if(h22=OTHER_BOUND, l22=OTHER_BOUND, h33=GridCell(20, 15, 3.4, 15, 9.0)),
-    "the same for less": _what_if(h02=replace(SURE, drafted=5.0)),
-    "nothing is better": _what_if(),
-    "too little is known": _what_if(h22=DOUBTFUL, l22=DOUBTFUL),
-    "an automatic number of nodes is taken for granted": replace(_what_if(), by_costs=True),
-}
+TOLD = (
+    _what_if(TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=QUICK),
+    _what_if(TIMED, h31=replace(QUICK, gains=(0.97, 1.4))),
+    replace(_what_if(TIMED, h31=PART), by_history=True),
+    _what_if(replace(PART, gains=None), h31=replace(QUICK, gains=None)),
+    replace(_what_if(l04=replace(SURE, tokens=3.4)), by_history=True),
+    _what_if(h33=BOUND),
+    _what_if(h22=DOUBTFUL, l22=DOUBTFUL),
+    replace(_what_if(), by_costs=True),
+)
 
 
 def limited_by_the_draft(found: WhatIf | None) -> Scene:
@@ -426,12 +410,12 @@ test_golden = golden(
             for panel in (sliders.knobs, drawer.drawer)
         ],
         "the large trees of the demo name the key for the faster preset": lambda: [
-            panel(replace(Scene(state_of([DEMO_RUN, *turns, tree_round(0)])), replaying=replaying))
+            panel(replace(Scene(state_of([DEMO_RUN, *turns, tree_round(0)])), replaying=replaying), *size)
             for turns in ((), (turned("d0", 1, 4, 3, source="history"),), (turned("d0", 1, 4, 3),))
             for replaying in (False, True)
-            for panel in (partial(sliders.knobs, width=120, height=5), partial(cards.cards, width=80, height=3))
+            for panel, size in ((sliders.knobs, (120, 5)), (cards.cards, (80, 3)))
         ],
-        **{name: partial(_said, found) for name, found in TOLD.items()},
+        "the sentence says what the fastest or largest cell gives": lambda: [_said(found) for found in TOLD],
         "every cell shows tokens a round and a second and the knobs stand in brackets": lambda: _panel(
             _what_if(TIMED, h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04), h31=PART)
         ),
