@@ -15,7 +15,6 @@ from rich.console import RenderableType
 from rich.style import Style
 from rich.traceback import Traceback
 from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -27,7 +26,7 @@ from dynatui.render.scene import Meters, Scene
 from dynatui.screen.widgets.canvas import Canvas, color_system, uncovered
 from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame, Shown, cell_style, parts
 from dynatui.session import View
-from dynatui.terminal.driver import TerminalDriver, bound
+from dynatui.terminal.driver import TerminalApp, TerminalDriver, bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 
@@ -82,7 +81,7 @@ def style_sheets(file_name: str) -> list[str | PurePath]:
     return [Path(__file__).with_name(name) for name in ("panels.tcss", file_name)]
 
 
-class PanelApp(App[None], inherit_bindings=False):
+class PanelApp(TerminalApp, inherit_bindings=False):
     """Canvases with figures are drawn together, so that no two show different rounds; text is drawn at every frame."""
 
     ENABLE_COMMAND_PALETTE = False

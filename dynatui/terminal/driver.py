@@ -8,7 +8,7 @@ import time
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 from textual import events
 from textual._xterm_parser import XTermParser
@@ -143,8 +143,9 @@ _NAMED = {",": "comma"}
 """Characters with another meaning in Textual's bindings -> names of their keys."""
 
 
-@runtime_checkable
-class Leavable(Protocol):
+class TerminalApp(App[None], inherit_bindings=False):
+    """An app that a quit key ends at once, and whose frames wait for the terminal's answers."""
+
     shutdown: Shutdown
     leave_keys: frozenset[str]
     output: Output
@@ -186,20 +187,20 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **how: bool) -> None:
+    def __init__(self, app: TerminalApp, *, size: tuple[int, int] | None = None, **how: bool) -> None:
         super().__init__(app, size=size, **how)
+        self._of = app
         self._size = size or self._get_terminal_size()
         self._continued = False
         """Whether a SIGCONT has arrived since the last `start_application_mode`."""
 
     def process_message(self, message: Message) -> None:
         """Quit keys end the app at once. A reported size is ignored if the terminal has not announced size reports."""
-        app, key = self._app, cap_of(message) if isinstance(message, events.Key) else ""
-        if key and isinstance(app, Leavable) and _leaves(key, app.leave_keys, app):
-            app.shutdown.request(0)
+        if isinstance(message, events.Key) and _leaves(cap_of(message), self._of):
+            self._of.shutdown.request(0)
         elif not isinstance(message, events.Resize):
-            if isinstance(message, Answered) and isinstance(app, Leavable):
-                app.output.answered()
+            if isinstance(message, Answered):
+                self._of.output.answered()
             super().process_message(message)
         elif self._in_band_window_resize and message.size:
             size = Size(*_bounded(message.size))
@@ -212,9 +213,8 @@ class TerminalDriver(LinuxDriver):
             wait_for_foreground(self.fileno)
             self._continued = False
             super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual does not annotate it
-        if isinstance(self._app, Leavable):
-            self._app.output.forget_answers()
-            self.write(self._app.output.question())
+        self._of.output.forget_answers()
+        self.write(self._of.output.question())
 
     def stop_application_mode(self) -> None:
         """Does nothing while the app is suspended and does not use the terminal."""
@@ -224,13 +224,10 @@ class TerminalDriver(LinuxDriver):
     def disable_input(self) -> None:
         """Does nothing while the app is suspended and does not use the terminal."""
         if not self._must_signal_resume:
-            self._await_answer()
+            end, output = time.monotonic() + _LAST_ANSWER_S, self._of.output
+            while output.busy and not output.lost and time.monotonic() < end:
+                time.sleep(_LAST_ANSWER_S / 100)
             super().disable_input()
-
-    def _await_answer(self) -> None:
-        end, app = time.monotonic() + _LAST_ANSWER_S, self._app
-        while isinstance(app, Leavable) and app.output.busy and not app.output.lost and time.monotonic() < end:
-            time.sleep(_LAST_ANSWER_S / 100)
 
     def _sigtstp_application(self, *_signalled: object) -> None:
         """Suspends the app between two callbacks of the event loop; after the app's end, only stops the process."""
@@ -248,7 +245,7 @@ class TerminalDriver(LinuxDriver):
     def _resume(self) -> None:
         """Starts to use the terminal again; after a SIGSTOP, which Textual does not notice, first ends its threads."""
         taken_since = not self._continued
-        if taken_since or (isinstance(self._app, Leavable) and self._app.shutdown.begun):
+        if taken_since or self._of.shutdown.begun:
             return
         if not self._must_signal_resume:
             self.suspend_application_mode()
@@ -288,7 +285,7 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
     return min(size[0], LARGEST[0]), min(size[1], LARGEST[1])
 
 
-def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
+def _leaves(cap: str, app: TerminalApp) -> bool:
     """Whether a key ends the program; on an open page, where users may type, keys of one character do not."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
-    return cap in leave_keys and not (pages and len(cap) == 1)
+    return cap in app.leave_keys and not (pages and len(cap) == 1)

@@ -14,7 +14,6 @@ from textual.pilot import Pilot
 from dynatui.record.reader import Runs, read_events
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
-from dynatui.screen.protocol import Aside
 from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import story
 
@@ -123,30 +122,3 @@ async def test_an_export_that_cannot_be_written_is_one_line_and_leaves_nothing(
         assert app.written_paths == []
         assert "No space left on device" in screen_text(app)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_end_of_background_work_is_told_with_what_it_raised() -> None:
-    fault = ValueError("no")
-
-    def work() -> None:
-        raise fault
-
-    for act, end in ((lambda: None, None), (work, fault)):
-        found: list[Exception | None] = []
-        aside = Aside(lambda call, *given: call(*given))
-        aside.start(act, found.append)
-        aside.wait(10)
-        assert (aside.busy, found) == (False, [end])
-
-
-def test_an_app_that_is_over_is_told_nothing() -> None:
-    def closed(*_: object) -> None:
-        raise RuntimeError("Event loop is closed")
-
-    with pytest.MonkeyPatch.context() as patch:
-        faults = list[object]()
-        patch.setattr(threading, "excepthook", faults.append)
-        aside = Aside(closed)
-        aside.start(lambda: None, lambda _: None)
-        aside.wait(10)
-    assert (aside.busy, faults) == (False, [])

@@ -15,15 +15,14 @@ from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE
 from dynatui.record.reader import read_events
 from dynatui.render import status, versus
-from dynatui.screen.compare import CompareApp, panels
+from dynatui.screen.compare import CompareApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import Lockstep, Side
 from dynatui.sources.source import REST_S
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.golden import golden
-from tests.dynatui.screen.shown_app import screen_text
-from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, runs_of, state_of, story, tree_round
 
 TRACE = read_events(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SMALL, FULL = (80, 24), (120, 40)
@@ -177,13 +176,6 @@ test_golden = golden(
 )
 
 
-def test_higher_terminals_show_more_panels() -> None:
-    texts = [panels(height, "text") for height in (24, 40, 60)]
-    curves = [panels(height, "curves") for height in (24, 40)]
-    assert texts == [("text",), ("text", "tree"), ("text", "tree", "curves")]
-    assert curves == [("curves",), ("text", "curves")]
-
-
 async def test_every_key_does_what_its_line_says() -> None:
     app = app_at(runs=2)
     async with app.run_test(size=SMALL) as pilot:
@@ -254,14 +246,6 @@ async def test_it_survives_any_size_and_the_layout_is_that_of_the_new_one_at_onc
         for size, classes in (((60, 14), {"flat"}), ((200, 60), {"wide"})):
             await pilot.resize_terminal(*size)
             assert app.screen.classes & {"wide", "flat"} == classes
-
-
-async def test_foreign_names_steer_nothing() -> None:
-    events = [structs.replace(e, target=HOSTILE) if isinstance(e, Run) else e for e in story()]
-    app = still(Lockstep(Side(HOSTILE, runs_of(events)), Side("b", runs_of(events))))
-    async with app.run_test() as pilot:
-        await pilot.pause()
-        assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(screen_text(app))
 
 
 class Shot(NamedTuple):

@@ -1,6 +1,6 @@
 """The summary on the normal screen after the app: results and the best knobs seen, even after days of watching."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,6 @@ from dynatui.state.session_log import SessionLog
 from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
-    HOSTILE,
     plain_round,
     run,
     runs_of,
@@ -136,13 +135,6 @@ def test_files_and_the_command_can_be_copied_and_before_the_first_round_there_is
 def test_no_line_of_the_table_is_wider_than_the_terminal_can_be(width: int) -> None:
     wide = begun(prompt="漢字 " * 40)
     assert all(cell_len(line) <= max(80, width) for line in lines(log_of([wide, *rounds(range(30))]), width=width))
-
-
-def test_nothing_foreign_steers_the_terminal() -> None:
-    hostile = structs.replace(run((HOSTILE,), HOSTILE), started_at=HOSTILE)
-    own: Sequence[Record] = [hostile, *(structs.replace(tree_round(n), method=HOSTILE) for n in range(30))]
-    page = "\n".join(lines(log_of(own), [Path(HOSTILE)], f"dynatui --prompt {HOSTILE}"))
-    assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(page)
 
 
 def near_tie() -> list[Record]:

@@ -19,7 +19,6 @@ from dynatui.servers.attach.events import Event
 from dynatui.servers.profile_file import write_profile
 from dynatui.session import View
 from dynatui.sources.server import ServerSource, played
-from tests.dynatui.hostile_text import hostile
 from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
 from tests.dynatui.screen.shown_app import screen_text
 from tests.dynatui.servers.attach.page_server import PageServer, page, serving, text
@@ -216,12 +215,6 @@ async def test_it_survives_any_size_and_panels_without_room_leave_at_once_and_co
             room = app.query_one("#below").display, app.query_one("#speeds").display
             assert room == rooms.get(size, room), size
             app.tick()
-
-
-async def test_foreign_text_steers_nothing() -> None:
-    gap = type(GAP)(t=9.0, reason=hostile("REASON"))
-    async with watched([*session(3), gap]) as (app, _, _pilot):
-        assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(screen_text(app))
 
 
 async def test_between_two_readings_nothing_is_sent() -> None:

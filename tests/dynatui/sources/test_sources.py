@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -327,54 +326,6 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     recorded = read_events(path)
     assert recorded == events[: len(recorded)]
     assert len(recorded) > 3
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_recording_that_cannot_be_written_is_told(script: Script) -> None:
-    engine = EngineSource(Session(("one",), OWN_PAIR), script.load, Recorder(Path("/dev/full")))
-    engine.start()
-    until(lambda: has(engine, Failure))
-    assert engine.close(PATIENCE_S)
-
-
-@pytest.mark.wall_time
-def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_path: Path) -> None:
-    script.endless = True
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    unread = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    engine = EngineSource(Session(("x" * 2**15,), OWN_PAIR), script.load, Recorder(path))
-    engine.start()
-    until(lambda: len(engine.records) > 6)
-    time.sleep(0.3)
-    began = time.monotonic()
-    engine.set_paused(paused=True)
-    engine.turn("tau_h", 0.8, "dynatree")
-    engine.set_speed(1.0)
-    engine.record(tmp_path / "run.jsonl")
-    engine.record(None)
-    assert time.monotonic() - began < 2
-    assert not engine.close(0.05)
-    os.close(unread)
-    assert read_events(tmp_path / "run.jsonl")
-
-
-@pytest.mark.wall_time
-def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:
-    released = threading.Event()
-    load = script.load
-
-    def hanging(report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
-        released.wait(PATIENCE_S)
-        return load(report, progress)
-
-    engine = EngineSource(Session(("one",), OWN_PAIR), hanging)
-    engine.start()
-    began = time.monotonic()
-    assert not engine.close(0.05)
-    assert time.monotonic() - began < PATIENCE_S / 2
-    released.set()
-    assert engine.close(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
