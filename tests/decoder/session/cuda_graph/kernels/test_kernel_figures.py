@@ -4,6 +4,7 @@ The launches are those of a draft and a verification of 8x64 and of the largest 
 Pythia 2.8B and Llama 8B.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -191,6 +192,14 @@ def test_no_norm_and_product_spill_a_register(
     capability: int, rows: int, width: int, dtype: torch.dtype, registers: int, shared: int, kind: str
 ) -> None:
     check(multiplying(kind, rows, width, dtype), capability, registers, shared)
+
+
+@pytest.mark.parametrize(("heads", "dtype"), [(PYTHIA, HALF), (LLAMA, BRAIN)], ids=str)
+def test_only_the_biases_of_the_pass_s_own_slots_are_loaded_one_by_one(heads: Heads, dtype: torch.dtype) -> None:
+    attention, _ = attending(heads, 64, dtype)
+    tile, own_step = (attention.arguments[name] for name in ("tile", "own_step"))
+    single = re.findall(r"ld\.global\S*\.[bu]16\b", attention.compiled(90).asm["ptx"])
+    assert len(single) == tile * own_step // (32 * attention.options["num_warps"])
 
 
 @pytest.mark.parametrize("capability", SHARED_LIMITS)
