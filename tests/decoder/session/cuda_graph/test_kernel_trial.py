@@ -499,35 +499,23 @@ def test_the_sources_are_found() -> None:
 # Trials between texts
 
 
-def test_decoding_starts_before_any_kernel_is_tried_and_slots_with_old_graphs_are_dropped(pending: Starts) -> None:
-    assert pending.played().rounds("linear")
-    assert pending.tried == []
-    assert pending.operators.kernels == ()
-    assert pending.slots._free
-    pending.steps()
-    assert not pending.slots._free
-
-
-def test_each_step_tries_one_kernel_and_counts_and_rounds_are_tested_in_small_steps_too(pending: Starts) -> None:
-    for number, kernel in enumerate(("pack_tree", "keep_level")):
-        assert pending.engine.prepare() == COUNTED[number]
-        assert pending.tried[number:] == [kernel]
-    assert pending.steps() == [*COUNTED[2:], *["testing rounds with kernels"] * (1 + 2 * len(AT_STARTS))]
-
-
 def test_until_the_test_of_rounds_has_ended_texts_have_plain_functions_alone(pending: Starts) -> None:
-    slots, before = pending.slots, pending.operators
+    """Each step tries one kernel, or tests rounds under one rule; slots with old graphs are dropped at the end."""
+    slots, before, told = pending.slots, pending.operators, list[str]()
     forms = {model: slots.forward(model) for model in pending.engine.pair.models.values()}
     texts = [pending.played().tokens("linear")]
-    while pending.engine.prepare():
+    assert pending.tried == []
+    while words := pending.engine.prepare():
+        told.append(words)
         assert slots.operators is before
         assert {model: slots.forward(model) for model in forms} == forms
         assert not pending.folder.exists()
         texts.append(pending.played().tokens("linear"))
+    assert told == [*COUNTED, *[TESTING[1]] * (1 + 2 * len(AT_STARTS))]
+    assert not slots._free
     assert pending.operators.kernels == CHOSEN
     assert all(slots.forward(model) is not form for model, form in forms.items())
     texts.append(pending.played().tokens("linear"))
-    assert len(texts) > 6
     assert all(text == texts[0] for text in texts)
 
 
