@@ -74,11 +74,6 @@ def metaspace() -> PreTrainedTokenizerFast:
     return _fallback(decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme="always"))
 
 
-def two_stripped() -> PreTrainedTokenizerFast:
-    """The text's first two spaces are dropped."""
-    return _fallback(decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 2, 0))
-
-
 def only_bytes() -> PreTrainedTokenizerFast:
     """No token but bytes, all of one run."""
     tokenizer = Tokenizer(models.BPE(vocab=_numbered((UNKNOWN, *BYTES)), merges=[], byte_fallback=True))
@@ -152,7 +147,6 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "llama": llama,
     "gemma": gemma,
     "metaspace": metaspace,
-    "two stripped": two_stripped,
     "only bytes": only_bytes,
     "slow": SlowTokenizer,
     "unigram": unigram,

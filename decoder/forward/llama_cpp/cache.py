@@ -36,29 +36,21 @@ class Contexts:
             return context
         return Context(self._model, rows, self._sequences, half=self._half, threads=torch.get_num_threads())
 
-    def give_back(self, holder: "_Holder") -> None:
-        if holder.context:
-            self._idle = [*self._idle, holder.context][-IDLE:]
-
-
-class _Holder:
-    """Holds the current context of a cache, since a larger context may replace the first one."""
-
-    context: Context | None = None
+    def give_back(self, held: Sequence[Context]) -> None:
+        self._idle = [*self._idle, *held][-IDLE:]
 
 
 class LlamaCache(KvCache):
     """A cache in a context that the first pass takes from `Contexts`; the tensor of `KvCache` stays empty."""
 
+    _drafted: DraftedRows
+
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
         self._contexts, self._capacity = contexts, capacity
-        self._held = _Holder()
+        self._held: list[Context] = []
+        """The current context; empty before the first pass."""
         weakref.finalize(self, contexts.give_back, self._held)
-
-    @property
-    @abstractmethod
-    def _drafted(self) -> DraftedRows: ...
 
     @abstractmethod
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -77,10 +69,11 @@ class LlamaCache(KvCache):
 
     @property
     def _context(self) -> Context:
-        if self._held.context is None:
-            self._held.context = self._contexts.take(self._capacity + SPARE_ROWS)
-        self._held.context.use_threads(torch.get_num_threads())
-        return self._held.context
+        if not self._held:
+            self._held.append(self._contexts.take(self._capacity + SPARE_ROWS))
+        (context,) = self._held
+        context.use_threads(torch.get_num_threads())
+        return context
 
     def compute(
         self, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -140,13 +133,11 @@ class LlamaCache(KvCache):
     def _make_room(self, rows: int) -> None:
         """Moves to a larger context if the current one is too small for the capacity or `rows` more rows of text."""
         needed = max(self._capacity, self.length + self._drafted.cells + rows)
-        small = self._held.context
-        if small is None or needed <= small.rows:
-            self._capacity = needed
-            return
-        large = self._contexts.take(needed + SPARE_ROWS)
-        self._move(small, large)
-        self._held.context, self._capacity = large, needed
+        self._capacity = needed
+        if self._held and needed > self._held[0].rows:
+            large = self._contexts.take(needed + SPARE_ROWS)
+            self._move(self._held[0], large)
+            self._held[:] = [large]
 
     def _restart(self, length: int) -> None:
         self._drafted.restart(length)

@@ -27,13 +27,11 @@ SEQUENCES = 64
 
 
 class RowCache(LlamaCache):
+    _drafted: Sequences
+
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
-        self._sequences = Sequences(SEQUENCES, MOST_ROWS)
-
-    @property
-    def _drafted(self) -> Sequences:
-        return self._sequences
+        self._drafted = Sequences(SEQUENCES, MOST_ROWS)
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         self.cut(self.length)
@@ -44,7 +42,7 @@ class RowCache(LlamaCache):
 
     def keep(self, rows: Sequence[int]) -> None:
         """The rows must be a path that begins at the text."""
-        drafted, path = self._sequences, self._path(rows)
+        drafted, path = self._drafted, self._path(rows)
         cached = [row for row in path if row in drafted.holders]
         lost = [drafted.rows[row].token for row in path[len(cached) :]]
         end = self.length + len(cached)
@@ -61,8 +59,8 @@ class RowCache(LlamaCache):
             self.read(lost)
 
     def cut(self, length: int) -> None:
-        if self._sequences.in_use or length < self.length:
-            if self._sequences.branches:
+        if self._drafted.in_use or length < self.length:
+            if self._drafted.branches:
                 self._context.keep_only(0)
             self._context.drop(0, min(length, self.length))
         self._restart(min(length, self.length))
@@ -80,18 +78,16 @@ MOST_PENDING = 16
 class LlamaStateCache(LlamaCache):
     """Cache of states, and of the keys and values of layers with attention."""
 
+    _drafted: Paths
+
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
-        self._paths = Paths(SNAPSHOT - 1, MOST_ROWS)
+        self._drafted = Paths(SNAPSHOT - 1, MOST_ROWS)
         self._text: list[int] = []
         self._computed = 0
         """Number of leading tokens of the text that the state in sequence 0 covers; all later tokens are pending."""
         self._in_snapshot = 0
         """Number of leading tokens of the text that the snapshot covers; 0 without a snapshot."""
-
-    @property
-    def _drafted(self) -> Paths:
-        return self._paths
 
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         self._drop_drafts()
@@ -102,15 +98,15 @@ class LlamaStateCache(LlamaCache):
 
     def keep(self, rows: Sequence[int]) -> None:
         """The rows must be a path that begins at the text."""
-        pending = range(self._paths.length, self.length)
+        pending = range(self._drafted.length, self.length)
         path = self._path([*pending, *rows])
-        count, sequence = self._paths.holder(path)
+        count, sequence = self._drafted.holder(path)
         if count:
             # The sequence begins with the text's keys and values, so the whole sequence, its state included, replaces
             # sequence 0.
             self._context.copy(sequence, 0)
-            self._computed = self._paths.length + count
-        self._text += [self._paths.rows[row].token for row in path[len(pending) :]]
+            self._computed = self._drafted.length + count
+        self._text += [self._drafted.rows[row].token for row in path[len(pending) :]]
         self._drop_drafts()
         self._restart(len(self._text))
 
@@ -124,17 +120,17 @@ class LlamaStateCache(LlamaCache):
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
         pending, known = self._text[self._computed :], self._computed
-        if not self._paths.rows and 0 < len(pending) <= MOST_PENDING and _is_chain(visible):
-            self._paths.restart(known)
-            self._paths.add(pending, range(known, self.length), range(TEXT, TEXT + len(pending)))
-        return np.pad(visible, ((0, 0), (self.length - self._paths.length, 0)), constant_values=True)
+        if not self._drafted.rows and 0 < len(pending) <= MOST_PENDING and _is_chain(visible):
+            self._drafted.restart(known)
+            self._drafted.add(pending, range(known, self.length), range(TEXT, TEXT + len(pending)))
+        return np.pad(visible, ((0, 0), (self.length - self._drafted.length, 0)), constant_values=True)
 
     def _get_ready(self) -> None:
         self._settle()
 
     def _settle(self) -> NDArray[np.float32]:
         """Computes the pending tokens that are not drafted rows; returns the logits after the last one, shape (V,)."""
-        pending = self._text[self._computed : self._paths.length]
+        pending = self._text[self._computed : self._drafted.length]
         logits = self._append(pending, self._computed)
         self._computed += len(pending)
         return logits
@@ -155,12 +151,12 @@ class LlamaStateCache(LlamaCache):
         self._in_snapshot = len(self._text)
 
     def _drop_drafts(self) -> None:
-        for sequence in self._paths.ends:
+        for sequence in self._drafted.ends:
             self._context.drop(sequence)
-        self._paths.forget()
+        self._drafted.forget()
 
     def _move(self, small: Context, large: Context) -> None:  # noqa: ARG002 - the whole text is computed again
-        self._paths.forget()
+        self._drafted.forget()
         self._computed = self._in_snapshot = 0
 
 

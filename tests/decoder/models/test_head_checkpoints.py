@@ -186,7 +186,7 @@ def test_the_usual_layers_are_those_of_the_publishers(tmp_path: Path) -> None:
     shape = shape_of(saved(tmp_path, FLAT))
     found = [shape.usual_layers(layers) for layers in (16, 28, 32, 36)]
     assert found == [(2, 8, 13), (2, 14, 25), (2, 16, 29), (2, 18, 33)]
-    shape = shape_of(saved(tmp_path, FLASH))
+    shape = shape_of(saved(tmp_path / "blocks", FLASH))
     for own, layers, expected in ((5, 36, (2, 10, 18, 26, 34)), (1, 36, (19,)), (2, 64, (2, 62)), (2, 8, (2, 6))):
         assert replace(shape, layer=replace(shape.layer, num_hidden_layers=own)).usual_layers(layers) == expected
 

@@ -83,23 +83,23 @@ def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.Mo
         require_spreadable(tiny.FAMILIES["llama"]())
 
 
-def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("device", "present", "said"),
+    [
+        ("cuda", 1, "2 processes of the target run on this machine, which has only 1 CUDA"),
+        ("cpu", 1, "set CUDA_VISIBLE_DEVICES to an empty value"),
+        ("cuda:1", 2, "give --device cuda"),
+    ],
+)
+def test_a_device_that_not_every_rank_can_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch, device: str, present: int, said: str
+) -> None:
     monkeypatch.setattr(check, "choose_device", torch.device)
-    monkeypatch.setattr(check, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="2 processes of the target run on this machine, which has only 1 CUDA"):
-        check.rank_device(FIRST_OF_TWO, "cuda")
-    assert check.rank_device(Ranks(1, 2, local=0, local_count=1), "cuda") == torch.device("cuda", 0)
-
-
-def test_a_cpu_beside_accelerators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "device_count", lambda: present)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    with pytest.raises(ConfigError, match="set CUDA_VISIBLE_DEVICES to an empty value"):
-        check.rank_device(FIRST_OF_TWO, "cpu")
-
-
-def test_one_device_for_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="give --device cuda"):
-        check.rank_device(FIRST_OF_TWO, "cuda:1")
+    with pytest.raises(ConfigError, match=said):
+        check.rank_device(FIRST_OF_TWO, device)
+    assert check.rank_device(Ranks(1, 2, local=0, local_count=1), "cuda") == torch.device("cuda", 0)
 
 
 @pytest.mark.usefixtures("_first_of_two")
