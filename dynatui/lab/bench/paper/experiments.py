@@ -15,8 +15,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets import TextSet
-from dynatui.lab.bench.paper.published import MOST, PG19
-from dynatui.lab.bench.paper.published import WIKITEXT as WIKITEXT_2
+from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
 from dynatui.lab.bench.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 
@@ -247,7 +246,7 @@ def _experiment(
     return PaperExperiment(
         name=name,
         data_set=texts.name,
-        most=extent.most or MOST.get(texts.stands_for or "", MOST[WIKITEXT_2]),
+        most=extent.most or published.MOST.get(texts.stands_for or "", published.MOST[published.WIKITEXT]),
         unit=extent.unit,
         prompts=min(extent.prompts, len(texts.prompts)),
         lanes=tuple(lane.name for lane in lanes),
@@ -266,6 +265,6 @@ def _rows(names: Sequence[str], rows: Mapping[str, PaperLane]) -> list[PaperLane
 def _for_texts(texts: TextSet, lanes: Sequence[PaperLane], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
     """Lanes for a data set. On PG-19, DynaTree also runs with D_max=9, as the authors did without reporting it."""
     names = [lane.name for lane in lanes]
-    if DYNATREE in names and texts.stands_for == PG19:
+    if DYNATREE in names and texts.stands_for == published.PG19:
         names.insert(names.index(DYNATREE) + 1, DEEPER)
     return [rows[name] for name in dict.fromkeys(names)]

@@ -1,7 +1,7 @@
 """All figures by name, drawn as PNG and SVG; equal reports give files with equal bytes."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper import marks
-from dynatui.lab.bench.paper.marks import LineStyle, Panel, Points
+from dynatui.lab.bench.paper.marks import LineStyle, Panel
 from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT
 from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import SPEED, SPEEDUP, PaperReport, Row, longest, rows
@@ -23,7 +23,7 @@ SPEED_PANEL = Panel("(a) throughput", "speed (tokens/s)", SPEED, written="{:.0f}
 SPEEDUP_PANEL = Panel("(b) speed-up", "speed (x ar)", SPEEDUP, written="{:.2f}x")
 TOKENS_PANEL = Panel("(b) tokens a round", "L-bar (tokens)", "tokens_per_round")
 ACCEPTANCE_PANEL = Panel("(d) acceptance", "the paper's formula (%)", "paper_acceptance", 100, "{:.0f}", drafting=True)
-MAIN_RESULTS = (SPEED_PANEL, SPEEDUP_PANEL)
+SPEEDS = (SPEED_PANEL, SPEEDUP_PANEL)
 ABLATION = (
     SPEED_PANEL,
     TOKENS_PANEL,
@@ -36,7 +36,6 @@ OVER_LENGTH = (
     Panel("(c) tokens a round, mean over prompts", "l-bar (tokens)", "paper_path_length", drafting=True),
     ACCEPTANCE_PANEL,
 )
-OVER_PROMPT_LENGTH = (SPEED_PANEL, SPEEDUP_PANEL)
 
 
 def data_sets(report: PaperReport, experiment: str) -> dict[str, str]:
@@ -69,7 +68,7 @@ def main_results_bars(report: PaperReport) -> Figure | None:
         these = longest(rows(report, "main", name))
         for lane in paper_lanes(these):
             by_family.setdefault(lane.family, {})[name] = next(row for row in these if row.lane == lane)
-    return _of_bars(report, list(by_family.values()), MAIN_RESULTS)
+    return _of_bars(report, list(by_family.values()), SPEEDS)
 
 
 def ablation_progression(report: PaperReport) -> Figure | None:
@@ -106,7 +105,7 @@ def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the longest texts, over maximum prompt length."""
     these = longest(rows_of(report, "prompt_length"))
     unit = these[0].experiment.unit if these else ""
-    return _of_curves(report, these, lambda row: row.most, f"longest prompt ({unit})", OVER_PROMPT_LENGTH)
+    return _of_curves(report, these, lambda row: row.most, f"longest prompt ({unit})", SPEEDS)
 
 
 def _of_curves(
@@ -221,29 +220,35 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
         return None
     figure, (axes,) = marks.sheet(1, 1, width=10, height=6)
     axes.set_xscale("log", base=2)
-    points = [(row.stats[NODES].value + 1, row.stats[SPEEDUP]) for row in shown]  # a target pass has the root, too
-    of_main = [row.experiment.name == "main" for row in shown]
-    _draw_points(axes, [row.lane.family for row in shown], points, of_main)
+    of_main = [row for row in shown if row.experiment.name == "main"]
+    _draw_points(axes, shown)
     _draw_costs(axes, report)
     marks.level(axes, 1)
-    axes.set_xlim(0.8, 2.2 * max(nodes for nodes, _ in points))
+    axes.set_xlim(0.8, 2.2 * max(map(_nodes, shown)))
     marks.ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
     marks.name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
     figure.legend(loc="outside upper center", ncols=5)
     small = "small marks: settings of the sensitivity and fixed-tree experiments"
-    marks.sign(figure, report, shown, *[small] * (not all(of_main)))
-    lanes = [(marks.label(row.lane), nodes, stat.value) for row, (nodes, stat) in zip(shown, points, strict=True)]
-    marks.name_points(figure, axes, [each for each, is_main in zip(lanes, of_main, strict=True) if is_main])
+    marks.sign(figure, report, shown, *[small] * (len(of_main) < len(shown)))
+    named = [(marks.label(row.lane), _nodes(row), row.stats[SPEEDUP].value) for row in of_main]
+    marks.name_points(figure, axes, named)
     return figure
 
 
-def _draw_points(axes: Axes, families: Sequence[str], points: Points, of_main: Iterable[bool]) -> None:
+def _nodes(row: Row) -> float:
+    """Rows of the target pass per round: the drafted nodes and the root."""
+    return row.stats[NODES].value + 1
+
+
+def _draw_points(axes: Axes, shown: Sequence[Row]) -> None:
     named: set[str] = set()
     edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "markeredgewidth": 0.5}
-    for family, (nodes, stat), is_main in zip(families, points, of_main, strict=True):
+    for row in shown:
+        is_main, family = row.experiment.name == "main", row.lane.family
+        stat = row.stats[SPEEDUP] if is_main else replace(row.stats[SPEEDUP], low=None, high=None)
         size = {"markersize": 8, "zorder": 3} if is_main else {"markersize": 4, "alpha": 0.6}
-        drawn = stat if is_main else replace(stat, low=None, high=None)
-        marks.curve(axes, [(nodes, drawn)], marks.look(family), "" if family in named else family, **edge, **size)
+        title = "" if family in named else family
+        marks.curve(axes, [(_nodes(row), stat)], marks.look(family), title, **edge, **size)
         named.add(family)
 
 

@@ -112,11 +112,7 @@ def _ablation(report: PaperReport, these: list[Row]) -> list[Row]:
 
     def gain(row: Row, base: Row) -> Interval | None:
         over = quotients(texts[texts.same], row.lane.name, base.lane.name, SPEED)
-        found = None if row is base else mean(over, report.request.seed, draws=PAIRED_DRAWS)
-        if found is None:
-            return None
-        ends = {name: end and end * 100 - 100 for name, end in (("low", found.low), ("high", found.high))}
-        return Interval(value=found.value * 100 - 100, std=found.std and found.std * 100, **ends)
+        return None if row is base else mean(100 * (over - 1), report.request.seed, draws=PAIRED_DRAWS)
 
     above = [steps[0], *steps]
     return [
