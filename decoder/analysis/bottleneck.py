@@ -31,7 +31,9 @@ class Words:
     """The remedy if trees of another size would not be faster."""
 
 
-WITHOUT_HOPE = Remedy("another draft (dynatui profile compares candidates); with this draft, --methods ar", "another draft")
+WITHOUT_HOPE = Remedy(
+    "another draft (dynatui profile compares candidates); with this draft, --methods ar", "another draft"
+)
 _BETTER_DRAFT = Remedy("a draft that agrees more often (dynatui profile compares candidates)", "better draft")
 _FASTER_PATH = Remedy(
     "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is a smaller "

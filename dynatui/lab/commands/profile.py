@@ -111,8 +111,8 @@ def profile(
     embedded = models["target"] is None
     require(not embedded or drafts is None, "--drafts are those of a target; give --target too", "target")
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-    from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
     from dynatui.cli.advise import named_device  # noqa: PLC0415 - needed only with --roofline
+    from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
     from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - as above
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts
