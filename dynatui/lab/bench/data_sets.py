@@ -4,13 +4,15 @@ The rules make prompts of rows, as in the code of DynaTree's authors. Rows are r
 parquet files, and from the questions of Spec-Bench (Xia et al. 2024). The catalogue names data sets with their files.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -85,28 +87,29 @@ ROWS_AT_ONCE = 16
 """Number of rows that are read at a time; it is small, because a row of PG-19 is an entire book."""
 
 
-def column(path: Path) -> Iterator[str]:
+def column(path: Path) -> Generator[str, None, None]:
     """Yields the texts of the column `COLUMN` of a parquet file; each batch is read only when the caller needs it."""
-    from pyarrow import ArrowException, parquet  # noqa: PLC0415 - the import is slow, and only parquet needs it
+    from datasets import load_dataset  # noqa: PLC0415 - the import is slow, and only parquet needs it
 
+    files = {"rows": [escape(str(path))]}
     try:
-        with parquet.ParquetFile(path) as file:
-            kinds = {field.name: str(field.type) for field in file.schema_arrow}
-            if COLUMN not in kinds:
-                names = shortened(", ".join(kinds))
-                raise PromptError(
-                    f"{shortened(path)} has no column {COLUMN}, only {names}; set --data to another folder"
+        # `datasets` writes lock files even when streaming; a temporary folder keeps them out of the user's cache
+        with TemporaryDirectory() as scratch, quiet("datasets"):
+            rows = load_dataset(
+                "parquet", data_files=files, split="rows", streaming=True, cache_dir=scratch, batch_size=ROWS_AT_ONCE
+            )
+            kinds = {name: feature.dtype for name, feature in rows.features.items()}
+            if kinds.get(COLUMN) not in ("string", "large_string"):
+                lacks = (
+                    f"has no column {COLUMN} of texts, only {', '.join(f'{name} ({kinds[name]})' for name in kinds)}"
                 )
-            if kinds[COLUMN] not in ("string", "large_string"):
-                raise PromptError(
-                    f"the column {COLUMN} of {shortened(path)} holds {kinds[COLUMN]}, not text; set --data to another "
-                    "folder"
-                )
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[COLUMN]):
-                yield from (text for text in batch[0].to_pylist() if text is not None)
-    except (OSError, ArrowException) as error:
+                raise PromptError(f"{shortened(path)} {shortened(lacks)}; set --data to another folder")
+            yield from (row[COLUMN] for row in rows if row[COLUMN] is not None)
+    except PromptError:
+        raise
+    except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
         damaged = not (isinstance(error, OSError) and error.errno)
-        remedy = "delete it and download it again" if damaged else "check its permissions"
+        remedy = "delete it and download it again" if damaged else "check its permissions, and the space in TMPDIR"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
 
 

@@ -363,8 +363,8 @@ def test_a_column_is_read_whatever_its_path(content: bytes, texts: list[str], tm
         (b"Call me Ishmael.", "as parquet: Parquet magic bytes not found"),
         (damaged(GOOD, 60), "as parquet: "),
         (damaged(GOOD, len(GOOD) - 100), "as parquet: "),
-        (parquet({"title": ["a"], "year": [1]}), "has no column text, only title, year"),
-        (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; set --data to another folder"),
+        (parquet({"title": ["a"], "year": [1]}), r"has no column text of texts, only title \(string\), year \(int64\)"),
+        (parquet({"text": [1, 2]}), r"has no column text of texts, only text \(int64\); set --data to another folder"),
     ],
 )
 def test_a_file_that_holds_no_such_column_is_one_line(content: bytes, why: str, tmp_path: Path) -> None:
@@ -372,11 +372,6 @@ def test_a_file_that_holds_no_such_column_is_one_line(content: bytes, why: str, 
         list(column(written(tmp_path / "a.parquet", content)))
     assert "\n" not in str(refused.value)
     assert "a.parquet" in str(refused.value)
-
-
-def test_a_file_that_is_gone_is_not_called_damaged(tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match=r"No such file or directory.*; check its permissions$"):
-        list(column(tmp_path / "a.parquet"))
 
 
 def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> None:
