@@ -98,12 +98,7 @@ def column(path: Path) -> Generator[str, None, None]:
             rows = load_dataset(
                 "parquet", data_files=files, split="rows", streaming=True, cache_dir=scratch, batch_size=ROWS_AT_ONCE
             )
-            kinds = {name: feature.dtype for name, feature in rows.features.items()}
-            if kinds.get(COLUMN) not in ("string", "large_string"):
-                lacks = (
-                    f"has no column {COLUMN} of texts, only {', '.join(f'{name} ({kinds[name]})' for name in kinds)}"
-                )
-                raise PromptError(f"{shortened(path)} {shortened(lacks)}; set --data to another folder")
+            _require_texts(path, {name: feature.dtype for name, feature in rows.features.items()})
             yield from (row[COLUMN] for row in rows if row[COLUMN] is not None)
     except PromptError:
         raise
@@ -111,6 +106,14 @@ def column(path: Path) -> Generator[str, None, None]:
         damaged = not (isinstance(error, OSError) and error.errno)
         remedy = "delete it and download it again" if damaged else "check its permissions, and the space in TMPDIR"
         raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
+
+
+def _require_texts(path: Path, kinds: Mapping[str, str]) -> None:
+    if kinds.get(COLUMN) not in ("string", "large_string"):
+        named = shortened(", ".join(f"{name} ({kind})" for name, kind in kinds.items()))
+        raise PromptError(
+            f"{shortened(path)} has no column {COLUMN} of texts, only {named}; set --data to another folder"
+        )
 
 
 @dataclass(frozen=True)
