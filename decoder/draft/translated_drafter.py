@@ -92,8 +92,9 @@ class TranslatedDrafter(LevelDrafter):
         """Begins a text of at most `longest` target tokens."""
         self.passes = DraftPasses(draft, translation.vocabulary, longest)
         self._pair, self._context, self._ends = pair, draft.context, translation.ends
-        self._committed = TextStream(pair.tokenizer, ())
-        self._drafting = TextStream(translation.tokenizer, ())
+        # Drafting needs each character immediately, even if a later byte could still make its run of bytes invalid.
+        self._committed = TextStream(pair.tokenizer, (), longest_run=0)
+        self._drafting = TextStream(translation.tokenizer, (), longest_run=0)
         self._own = GrowingTokens(translation.tokenizer)
         self._read = list[int]()
         """The draft's tokens whose keys and values are in the cache."""
@@ -162,7 +163,7 @@ class TranslatedDrafter(LevelDrafter):
         self._following = Following(self._pair.tokenizer, self._own.end)
         self._drafting.begin(self._own.tokens)
         self._drafted, self._text, self._tokens, self._logprobs = [], "", [], {}
-        self._ended, self._lost, self._ready = self._committed.waiting, False, None
+        self._ended, self._lost, self._ready = bool(self._committed.waiting), False, None
 
     def _child(self, tree: TokenTree, node: int) -> Children:
         """The token after a node of the chain; none after other nodes, or if tokens of the chain have changed."""

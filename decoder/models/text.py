@@ -3,22 +3,23 @@ of a character.
 """
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from os.path import commonprefix
 from typing import Any, cast
 
 from decoder.errors import ConfigError, DecoderError, PromptError, first_line, quoted
-from decoder.models.tokenizer import REPLACEMENT, TextTokenizer, decoded
+from decoder.models.tokenizer import REPLACEMENT, ByteRun, TextTokenizer, TokenKinds, byte_name, decoded
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, templated
 
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 TORN_BYTES = 3
 """Largest number of bytes in an incomplete UTF-8 character."""
-MOST_WAITING = 64
-"""Largest number of tokens that wait; more tokens without a complete character cannot become one."""
+LONGEST_RUN = 64
+"""A run of at least this many byte tokens returns its complete characters before the run ends."""
 KEPT_TOKENS, MOST_TOKENS = 16, 32
 """A window with more than `MOST_TOKENS` tokens of returned text is shortened to the last `KEPT_TOKENS` of them."""
+KEPT_CHARACTERS = 4
+"""Number of returned characters at a window's end that must stay the same when the window is shortened."""
 START_CHARACTERS = 256
 """Number of characters at a prompt's start that are searched for special tokens such as BOS."""
 TOKEN_CHARACTERS = 32
@@ -100,79 +101,162 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, voc
 class TextStream:
     """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte.
 
-    The texts that `push` and `finish` return, joined, are what the tokens add to the decoding of the prompt; a
-    character that begins in the prompt belongs to the prompt. Returned text is never changed: if an invalid byte makes
-    a decoder turn a whole run of byte tokens into U+FFFD, the characters of the run that were returned stay. The time
-    of a push does not depend on the length of the text before it.
+    The texts that `push` and `finish` return, joined, are the decoding of the prompt and all tokens, without the
+    characters that begin in the prompt. Usually, this is what the tokens add to the decoding of the prompt alone. A
+    character that begins in the prompt and ends after it belongs to the prompt.
+
+    Returned text is never changed, but a decoder may change earlier text: in a run of byte tokens, one invalid byte
+    turns every byte of the run into U+FFFD (see `TokenKinds`). So the text of a run is returned only when the run ends.
+    In a run of at least `longest_run` bytes, complete characters are returned at once; if the run becomes invalid
+    later, these characters stay, and only the bytes after them become U+FFFD. Complete characters of such a run at the
+    end of a prompt belong to the prompt.
+
+    Therefore, at most `longest_run` bytes wait or, if the tokenizer decodes bytes character by character, at most
+    `TORN_BYTES` characters U+FFFD. The time of a push does not depend on the length of the text before it.
     """
 
-    def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int]) -> None:
+    _window: list[int]
+    """The latest tokens that are not silent; one invalid byte token replaces each invalid run."""
+    _shown: int
+    """Number of characters of the window's text that were returned or belong to the prompt."""
+    _hidden: int
+    """Number of characters after `_shown`, which wait; an incomplete character of a run does not count."""
+    _most: int
+    """Number of tokens, not counting `_run.unread`, that the window may have before it is shortened."""
+    _run: ByteRun
+    """The run at the end of the text."""
+    _prompt_end: str
+    """Characters U+FFFD at the end of the prompt that are not in `_shown`, since the last of them may be an incomplete
+    character; empty for tokenizers with runs.
+    """
+    _begun: tuple[int, int]
+    """Number of characters that begin in the run at the prompt's end and are not in `_shown`: if this run stays valid,
+    and if it becomes invalid.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
+        """If `longest_run` is 0, every character is returned with its last byte."""
         self._tokenizer = tokenizer
+        self._kinds = TokenKinds(tokenizer)
+        self._longest_run = longest_run
         self.begin(prompt_ids)
 
     @property
-    def waiting(self) -> bool:
-        """Whether the text of the latest tokens has not been returned completely."""
-        return self._unread > 0
-
-    def begin(self, prompt_ids: Sequence[int]) -> None:
-        for torn in range(TORN_BYTES + 1):
-            window, text = self._ending(prompt_ids[: len(prompt_ids) - torn])
-            if not text.endswith(REPLACEMENT):
-                break
-        self._window = [*window, *prompt_ids[len(prompt_ids) - torn :]]
-        self._unread, self._text = 0, decoded(self._tokenizer, self._window)
-        self._shown = len(self._text) if text.endswith(REPLACEMENT) else len(text)
-        """Number of characters of the window's text that were returned or belong to the prompt."""
-        self._begun = self._text[self._shown :]
-        """Text of an incomplete character at the end of the prompt, before it is completed."""
+    def waiting(self) -> list[int]:
+        """Latest tokens whose text has not been returned completely."""
+        if self._run.unread or not self._hidden:
+            return self._window[len(self._window) - len(self._run.unread) :]
+        begun = (self._window[:length] for length in reversed(range(len(self._window))))
+        returned = next(tokens for tokens in begun if len(self._text(tokens)) <= self._shown)
+        return self._window[len(returned) :]
 
     def push(self, tokens: Sequence[int]) -> str:
         """Returns the text that these tokens complete."""
-        text = decoded(self._tokenizer, [*self._window, *tokens])
-        if text == self._text and text.rstrip(REPLACEMENT) == text != "":
-            return ""  # tokens without text, such as special tokens, are not kept
-        self._window += tokens
-        self._unread += len(tokens)
-        self._text, whole = text, len(text.rstrip(REPLACEMENT))
-        if self._unread > MOST_WAITING:
-            whole = max(whole, len(text) - TORN_BYTES)
-        released = text[self._shown : whole]
-        self._shown = max(self._shown, whole)
-        self._unread = min(self._unread, MOST_WAITING) if whole < len(text) else 0
-        if self._unread in (0, MOST_WAITING) and len(self._window) > MOST_TOKENS + self._unread:
-            hidden = len(text) - self._shown
-            self._window, self._text = self._ending(self._window)
-            self._shown = len(self._text) - hidden
-        return self._after_prompt(released)
+        return self._after_prompt("".join(map(self._add, tokens)) + self._release())
 
     def finish(self) -> str:
         """Returns the text of all waiting tokens, even if their last character is incomplete."""
-        rest, self._shown, self._unread = self._text[self._shown :], len(self._text), 0
-        return self._after_prompt(rest)
+        broken = self._break() if self._run.torn else ""
+        text = self._text(self._window)
+        rest, self._shown, self._hidden, self._run = text[self._shown :], len(text), 0, self._run.read()
+        return self._after_prompt(broken + rest)
+
+    def begin(self, prompt_ids: Sequence[int]) -> None:
+        self._shown, self._hidden, self._most, self._run = 0, 0, MOST_TOKENS, ByteRun()
+        self._window, self._prompt_end, self._begun = [], "", (0, 0)
+        start = len(prompt_ids)
+        while start and (self._kinds.in_run(last := prompt_ids[start - 1]) is not None or self._kinds.silent(last)):
+            start -= 1
+        self._window = self._last_words(prompt_ids[:start])
+        self._release()
+        for token in prompt_ids[start:]:
+            self._add(token)
+        self._release()
+        if self._kinds.invalid is None:
+            self._prompt_end = REPLACEMENT * self._hidden
+        else:
+            self._begun = self._hidden + (self._run.torn > 0), len(self._run.unread)
+
+    def _last_words(self, tokens: Sequence[int]) -> list[int]:
+        """Some of the last tokens that together have a text, since decoders may treat a text's start differently."""
+        kept = KEPT_TOKENS
+        while True:
+            last = [token for token in tokens[-kept:] if not self._kinds.silent(token)]
+            if kept >= len(tokens) or self._text(last):
+                return last
+            kept *= 2
 
     def _after_prompt(self, text: str) -> str:
-        """The text without the character that begins in the prompt, or all U+FFFD that stand for it."""
-        if not text:
-            return ""
-        same, begun = len(commonprefix((self._begun, text))), len(self._begun)
-        self._begun = ""
-        return text[same + (same < begun) :]
+        """The text without the characters that begin in the prompt."""
+        valid, _ = self._begun
+        begun = same = len(commonprefix((self._prompt_end, text)))
+        if same < min(len(self._prompt_end), len(text)):
+            begun, self._prompt_end = same + 1, ""
+        elif valid and text:
+            begun = min(valid, len(text))
+            self._begun = valid - begun, valid - begun
+        self._prompt_end = self._prompt_end[same:]
+        return text[begun:]
 
-    def _ending(self, tokens: Sequence[int]) -> tuple[list[int], str]:
-        """Some of the last tokens, whose text begins with a whole character, if there is such an ending; and their
-        text. Decoders may treat the start of a text differently, so the ending must have a text.
-        """
-        kept = KEPT_TOKENS
-        while kept + TORN_BYTES < len(tokens):
-            for size in range(kept, kept + TORN_BYTES + 1):
-                ending = [*tokens[-size:]]
-                text = decoded(self._tokenizer, ending)
-                if text and text[0] != REPLACEMENT:
-                    return ending, text
-            kept *= 2
-        ending = [*tokens[-MOST_TOKENS:]]
-        return ending, decoded(self._tokenizer, ending)
+    def _add(self, token: int) -> str:
+        """Adds a token; returns text only if the token makes a run invalid or continues an invalid run."""
+        if self._kinds.silent(token):
+            return ""
+        value = self._kinds.in_run(token)
+        if value is None:
+            broken = self._break() if self._run.torn else ""
+            self._run, self._begun = ByteRun(), (self._begun[0], self._begun[0])
+            self._window.append(token)
+            return broken
+        if self._run.invalid:
+            return REPLACEMENT
+        self._window.append(token)
+        self._run = self._run.followed_by(value)
+        return self._break() if self._run.invalid else ""
+
+    def _break(self) -> str:
+        """Marks the run as invalid; returns all text up to the end of the run."""
+        assert self._kinds.invalid is not None, "only bytes of runs are unread"  # noqa: S101 - a programmer's mistake
+        count = len(self._run.unread)
+        self._run, self._begun = ByteRun(invalid=True), (self._begun[1], self._begun[1])
+        before = self._window[: len(self._window) - count]
+        text = self._text(before)[self._shown :] + REPLACEMENT * count
+        self._window = [*before, self._kinds.invalid]
+        self._shown, self._hidden = len(self._text(self._window)), 0
+        return text
+
+    def _release(self) -> str:
+        """Returns the text that no later token changes, and shortens the window."""
+        text = self._text(self._window)
+        if self._kinds.invalid is None:
+            torn = text[-TORN_BYTES:]
+            waiting = len(torn) - len(torn.rstrip(REPLACEMENT))
+        elif self._run.length < self._longest_run:
+            waiting = self._run.characters
+        else:
+            waiting, self._run = 0, self._run.read()
+        released = text[self._shown : len(text) - waiting]
+        self._shown += len(released)
+        self._hidden = len(text) - self._shown
+        if len(self._window) - len(self._run.unread) > self._most:
+            self._shorten(text)
+        return released
+
+    def _shorten(self, text: str) -> None:
+        """Drops the window's first tokens, unless this would change the end of `text`, the window's text."""
+        end = text[max(0, self._shown - KEPT_CHARACTERS) :]
+        fewest = KEPT_TOKENS + len(self._run.unread)
+        for kept in range(fewest, fewest + TORN_BYTES + 1):  # one of these windows begins with a whole character
+            window = self._window[-kept:]
+            shorter = self._text(window)
+            if shorter.endswith(end) and len(shorter) > self._hidden:
+                self._window, self._shown, self._most = window, len(shorter) - self._hidden, MOST_TOKENS
+                return
+        self._most = 2 * len(self._window)
+
+    def _text(self, window: list[int]) -> str:
+        """Text of a window, without an incomplete character at its end that belongs to a run."""
+        return decoded(self._tokenizer, window[: len(window) - self._run.torn])
 
 
 class Pieces:
@@ -184,27 +268,18 @@ class Pieces:
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._anchor: list[int] = encoded(tokenizer, "a")[-1:]
-        """An ordinary token, next to which other tokens are decoded as if within a text."""
-        self._before = decoded(tokenizer, self._anchor, special=True)
-        self._bytes = _byte_tokens(tokenizer)
+        self._kinds = TokenKinds(tokenizer)
+        self._before = decoded(tokenizer, self._kinds.anchor, special=True)
         self._known: dict[int, str] = {}
 
     def __call__(self, token: int) -> str:
         if token not in self._known:
-            together = decoded(self._tokenizer, [*self._anchor, token], special=True)
+            together = decoded(self._tokenizer, [*self._kinds.anchor, token], special=True)
             alone = decoded(self._tokenizer, [token], special=True)
             piece = together[len(self._before) :] if together.startswith(self._before) else alone
-            self._known[token] = self._bytes.get(token, piece) if REPLACEMENT in piece else piece
+            partial = token in self._kinds.bytes and REPLACEMENT in piece
+            self._known[token] = byte_name(self._kinds.bytes[token]) if partial else piece
         return self._known[token]
-
-
-def _byte_tokens(tokenizer: TextTokenizer) -> dict[int, str]:
-    """Names of the tokens that byte fallback uses; empty for tokenizers without byte fallback."""
-    names = [f"<0x{value:02X}>" for value in range(256)]
-    numbers: list[int | None] = tokenizer.convert_tokens_to_ids(names)
-    counts = Counter(numbers)  # names that do not exist may all have the id of unknown tokens
-    return {token: name for name, token in zip(names, numbers, strict=True) if token is not None and counts[token] == 1}
 
 
 _TUNED = "or choose models that were tuned for chat"

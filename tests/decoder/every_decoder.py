@@ -74,6 +74,11 @@ def metaspace() -> PreTrainedTokenizerFast:
     return _fallback(decoders.ByteFallback(), decoders.Metaspace(SPACE, prepend_scheme="always"))
 
 
+def two_stripped() -> PreTrainedTokenizerFast:
+    """The text's first two spaces are dropped."""
+    return _fallback(decoders.ByteFallback(), decoders.Replace(SPACE, " "), decoders.Fuse(), decoders.Strip(" ", 2, 0))
+
+
 def only_bytes() -> PreTrainedTokenizerFast:
     """No token but bytes, all of one run."""
     tokenizer = Tokenizer(models.BPE(vocab=_numbered((UNKNOWN, *BYTES)), merges=[], byte_fallback=True))
@@ -87,6 +92,15 @@ def suffixes() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE(_numbered(words), [], end_of_word_suffix="</w>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.BPEDecoder(suffix="</w>")
+    return _fast(tokenizer)
+
+
+def repeated() -> PreTrainedTokenizerFast:
+    """Connectionist temporal classification: a repeated token counts once."""
+    words = ("<pad>", "|", UNKNOWN, *LETTERS)
+    tokenizer = Tokenizer(models.WordLevel(_numbered(words), unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.decoder = decoders.CTC()
     return _fast(tokenizer)
 
 
@@ -147,9 +161,11 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "llama": llama,
     "gemma": gemma,
     "metaspace": metaspace,
+    "two stripped": two_stripped,
     "only bytes": only_bytes,
     "slow": SlowTokenizer,
     "unigram": unigram,
     "word pieces": word_pieces,
     "suffixes": suffixes,
+    "repeated": repeated,
 }

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import groupby
 from os.path import commonprefix
 from typing import Any
 
@@ -18,8 +19,8 @@ from transformers import PreTrainedTokenizerFast
 
 from decoder.errors import PromptError
 from decoder.models.text import (
+    LONGEST_RUN,
     MOST_TOKENS,
-    MOST_WAITING,
     Pieces,
     TextStream,
     encode_prompt,
@@ -92,19 +93,27 @@ def _is_whole(run: bytes) -> bool:
 
 
 def streamed(tokenizer: Any, prompt: list[int], tokens: Sequence[int], burst: int) -> str:
-    stream = TextStream(tokenizer, prompt)
-    parts = [stream.push(tokens[start : start + burst]) for start in range(0, len(tokens), burst)]
+    stream, parts = TextStream(tokenizer, prompt), list[str]()
+    for start in range(0, len(tokens), burst):
+        parts.append(stream.push(tokens[start : start + burst]))
+        assert burst > 1 or len(stream.waiting) < LONGEST_RUN, "few tokens wait, whatever they are"
     return "".join(parts) + stream.finish()
+
+
+def has_a_long_run(tokenizer: Any, tokens: list[int]) -> bool:
+    """Whether a run has so many bytes that its characters are shown before it ends."""
+    names = [name for name in tokenizer.convert_ids_to_tokens(tokens) if name != SILENT]
+    runs = (len(list(run)) for of_bytes, run in groupby(name.startswith("<0x") for name in names) if of_bytes)
+    return max(runs, default=0) >= LONGEST_RUN
 
 
 def check(name: str, prompt: list[int], tokens: list[int]) -> None:
     tokenizer = tokenizer_of(name)
-    expected = added(tokenizer, prompt, tokens)
-    if _runs_are_decoded_as_a_whole(tokenizer) and REPLACEMENT in decoded(tokenizer, [*prompt, *tokens]):
+    expected, one_by_one = added(tokenizer, prompt, tokens), streamed(tokenizer, prompt, tokens, 1)
+    if has_a_long_run(tokenizer, [*prompt, *tokens]) and REPLACEMENT in decoded(tokenizer, prompt) + expected:
         return  # such runs have tests of their own below
-    if REPLACEMENT in decoded(tokenizer, prompt)[:-1]:
-        return  # the prompt has bytes that form no character
-    assert [streamed(tokenizer, prompt, tokens, burst) for burst in range(1, 10)] == [expected] * 9
+    bursts = [streamed(tokenizer, prompt, tokens, burst) for burst in range(2, 10)]
+    assert [one_by_one, *bursts] == [expected] * 9
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(2000, marks=pytest.mark.soak)])
@@ -152,7 +161,7 @@ def test_a_push_decodes_few_tokens_however_long_the_text_is(name: str, kind: str
     stream, tokens = TextStream(counting, ids), (pattern * 600)[:600]
     for token in tokens:
         stream.push([token])
-    assert counting.tokens / len(tokens) < 2 * (MOST_TOKENS + MOST_WAITING)
+    assert counting.tokens / len(tokens) < 2 * (MOST_TOKENS + LONGEST_RUN)
 
 
 def run_of(text: str) -> list[int]:
@@ -160,21 +169,27 @@ def run_of(text: str) -> list[int]:
     return [1 + value for value in text.encode()]
 
 
-@pytest.mark.parametrize("before", [0, 1, 2])
-def test_characters_of_a_run_are_shown_as_it_grows_and_stay_when_it_becomes_invalid(before: int) -> None:
-    stream, text = TextStream(tokenizer_of("llama"), tokenizer_of("llama")("a").input_ids * before), "ሰላም" * 40
-    parts = [stream.push([token]) for token in run_of(text)]
-    assert all("".join(parts[:place]) == text[: place // 3] for place in range(len(parts)))
-    assert stream.push(run_of("ሰ")[:2]) == ""
-    assert stream.waiting
-    assert stream.finish().strip(REPLACEMENT) == ""
-
-
-def test_bytes_that_never_form_a_character_are_shown_in_the_end() -> None:
+def test_a_run_waits_until_it_ends_since_a_later_byte_may_spoil_it() -> None:
     stream = TextStream(tokenizer_of("llama"), tokenizer_of("llama")("a").input_ids)
-    parts = [stream.push([0x80 + 1]) for _ in range(300)]
-    assert set("".join(parts)) == {REPLACEMENT}
-    assert 100 < len("".join(parts)) <= 300
+    assert stream.push(run_of("ሰላም")) == ""
+    assert stream.push([0x80 + 1]) == REPLACEMENT * 10
+
+
+def test_a_long_run_is_shown_as_it_grows_and_stays_when_it_is_cut() -> None:
+    stream = TextStream(tokenizer_of("llama"), [])
+    text = "ሰላም" * 20
+    parts = [stream.push([token]) for token in run_of(text)]
+    assert not any(parts[: LONGEST_RUN - 1])
+    assert all("".join(parts[:place]) == text[: place // 3] for place in range(LONGEST_RUN, len(parts)))
+    assert stream.push(run_of("ሰ")[:2]) == ""
+    assert stream.finish() == REPLACEMENT * 2
+
+
+def test_a_long_run_that_a_letter_ends_within_a_character_keeps_what_was_shown() -> None:
+    tokenizer = tokenizer_of("llama")
+    stream, text = TextStream(tokenizer, []), "ሰላም" * 10
+    assert stream.push(run_of(text)) == text
+    assert stream.push([*run_of("ሰ")[:2], *tokenizer("b").input_ids]) == f"{REPLACEMENT * 2} b"
 
 
 @pytest.mark.parametrize("name", ["llama", "slow", "single bytes"])
@@ -183,6 +198,22 @@ def test_a_character_within_which_the_prompt_ends_belongs_to_the_prompt(name: st
     ids = tokenizer("ሰላም b").input_ids
     ends = [place for place in range(len(ids)) if REPLACEMENT in decoded(tokenizer, ids[:place])]
     assert {streamed(tokenizer, ids[:place], ids[place:], 1) for place in ends} == {"ላም b", "ም b", " b"}
+
+
+def test_a_stream_for_guesses_does_not_wait_for_the_end_of_a_run() -> None:
+    stream = TextStream(tokenizer_of("llama"), [], longest_run=0)
+    assert [stream.push([token]) for token in run_of("ሰA")] == ["", "", "ሰ", "A"]
+
+
+def test_tokens_of_an_incomplete_character_are_waiting() -> None:
+    for name in ("llama", "slow", "single bytes"):
+        tokenizer = tokenizer_of(name)
+        stream = TextStream(tokenizer, tokenizer("a").input_ids, longest_run=0)
+        ids = tokenizer("ሰላ").input_ids[-6:]
+        stream.push(ids[:5])
+        assert stream.waiting == ids[3:5]
+        stream.push(ids[5:])
+        assert stream.waiting == []
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "only bytes", "slow"])
