@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 
 import decoder
@@ -40,8 +39,6 @@ from dynatui.session import Models
 
 _CACHED = "models--"
 _MOST_NAMED = 6
-LARGEST_BYTES = 2**50
-"""Largest size of a model's weights that is accepted from the index of a checkpoint."""
 
 
 def models(pair: Models, *, forbidden: bool = False) -> Iterator[Finding]:
@@ -222,7 +219,7 @@ def _model(pair: Models, role: str, name: str, *, forbidden: bool) -> Iterator[F
     else:
         yield note(f"{called}, weights are not on this machine; they are downloaded when dynatui starts")
     if config is not None:
-        yield from _memory(pair, role, config, weights or _size_in_index(place))
+        yield from _memory(pair, role, config, weights)
     if role == "target":
         yield from _end_of_turn(shown, place, config)
 
@@ -257,15 +254,6 @@ def _decodable(pair: Models, shown: str, folder: str) -> Any:
 
 def _weights_bytes(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
-
-
-def _size_in_index(folder: str) -> int:
-    """Bytes of weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
-    with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
-        index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
-        stated = int(index["metadata"]["total_size"])
-        return stated if 0 <= stated <= LARGEST_BYTES else 0
-    return 0
 
 
 def _memory(pair: Models, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:

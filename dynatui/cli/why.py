@@ -169,27 +169,12 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[RunFold], out: TextIO) -> None:
-    """Prints the report of all runs; for a single run with at most one bottleneck, sentences about each method instead.
-
-    Runs before an invalid line are reported before the error propagates. Runs are not kept: they may exceed the memory.
-    """
+    """Prints the report of all runs, or of those before an invalid line. Keeps no run: runs may exceed the memory."""
     prompts, known = list[str](), list[MethodCase]()
-    alone: Iterator[str] = iter(())
     try:
         for number, race in enumerate(races, 1):
             prompts.append(clean_line(race.run.prompt if race.run else ""))
             known += (replace(case, method=clean_line(case.method)) for case in cases(race, number))
-            alone = _of_one(race, prompts[0])
     finally:
         if prompts:
-            is_one = len(prompts) == 1 and sum(case.bottleneck is not None for case in known) <= 1
-            streams.show("\n".join(alone if is_one else report(known, prompts)) + "\n", out)
-
-
-def _of_one(race: RunFold, prompt: str) -> Iterator[str]:
-    yield heading(1, prompt)
-    figures = race.figures()
-    for name in race.tallies:
-        shown = clean_line(name)
-        sentences = explained(race, name, shown) or (f"{shown} {silence(name, figures[name].speedup_reason)}.",)
-        yield from item(" ".join(sentences))
+            streams.show("\n".join(report(known, prompts)) + "\n", out)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,25 +51,6 @@ def saved(folder: Path, *lines: str) -> str:
     path = folder / "one.jsonl"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return str(path)
-
-
-def only(method: str) -> Iterator[str]:
-    """Lines of the recorded run with only one method and ar."""
-    for line in LIGHTHOUSE.splitlines():
-        event = json.loads(line)
-        if event["type"] in ("run", "summary"):
-            event["methods"] = {name: found for name, found in event["methods"].items() if name in (method, "ar")}
-        if event.get("method", method) in (method, "ar"):
-            yield json.dumps(event)
-
-
-def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, printed: Printed) -> None:
-    heading, *lines = printed("why", saved(tmp_path, *only("dynatree"))).splitlines()
-    assert heading.startswith("prompt 1: The keeper had not spoken")
-    told = " ".join(" ".join(lines).split())
-    assert told.startswith("dynatree is 2.15 times as fast as plain decoding on this text: a round commits 2.60 tokens")
-    assert "What limits it most: the draft disagrees" in told
-    assert told.endswith("ar drafts nothing: the other methods are compared with it.")
 
 
 def test_what_could_be_read_is_told_and_then_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
