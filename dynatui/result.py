@@ -64,18 +64,24 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     return "near tie" if figures.near_tie else differs
 
 
-def result(race: RunFold, width: int | None = None) -> list[str]:
-    """A table with a row per method: figures over all texts under the present settings, with the columns that fit."""
-    rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted", "texts"]]
-    for method in race.tallies:
-        entry, texts = race.pooled_among(method)
-        if not texts:
-            continue
+def table(figures: Mapping[str, Figures]) -> list[list[str]]:
+    """Cells of a table with a row for each method."""
+    rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted"]]
+    for method, entry in figures.items():
         speed = "1" if method == "ar" else f"{speedup_cell(entry)} {interval(entry)}".strip()
         same = "-" if method == "ar" else same_as_ar(method, entry, "NO")
         yielded = short(entry.tokens_per_round), percent(entry.acceptance_rate)
-        rows.append([method[:_LONGEST_NAME], speed, short(entry.tokens_per_second, 1), same, *yielded, str(texts)])
-    return aligned(rows, width)
+        rows.append([method[:_LONGEST_NAME], speed, short(entry.tokens_per_second, 1), same, *yielded])
+    return rows
+
+
+def result(race: RunFold, width: int | None = None) -> list[str]:
+    """The table of all texts under the present settings, with the number of texts, and with the columns that fit."""
+    pooled = {method: race.pooled_among(method) for method in race.tallies}
+    counts = {method: texts for method, (_, texts) in pooled.items() if texts}
+    head, *rows = table({method: pooled[method][0] for method in counts})
+    counted_rows = ([*row, str(texts)] for row, texts in zip(rows, counts.values(), strict=True))
+    return aligned([[*head, "texts"], *counted_rows], width)
 
 
 def heading(race: RunFold) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import msgspec
 
-from decoder.analysis.metrics import FIGURES, RunFold, differs_by_design, missing_speedups
+from decoder.analysis.metrics import RunFold, differs_by_design, missing_speedups
 from decoder.analysis.paired import BLOCK, LOOKS
 from decoder.analysis.stalls import stall_notes
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
@@ -15,24 +15,11 @@ from decoder.methods import SIDE_A, draws_alone
 from dynatui.clean import clean_line
 from dynatui.knobs import preset_of
 from dynatui.number_format import memory_by_rank
-from dynatui.result import aligned, heading, interval, result, settings
+from dynatui.result import aligned, heading, result, settings, table
 from dynatui.state.ab_comparison import Measured, Pairs, measured, with_run
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState, apply
 from dynatui.terminal import streams
-
-COLUMNS = (
-    "committed",
-    "rounds",
-    "tokens_per_round",
-    "distinct_8grams",
-    "acceptance_rate",
-    "tokens_per_second",
-    "speedup",
-    "identical_to_ar",
-    "near_tie",
-)
-"""Figures in the table at the end of a run; JSON has all figures."""
 
 
 class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -181,7 +168,7 @@ class Transcript:
         if self._as_json:
             streams.show(msgspec.json.encode(self._report(run, figures, peaks)).decode(), self._out)
         streams.show("\n", self._out)
-        for line in table(figures):
+        for line in aligned(table(figures)):
             self.note(line)
         compared = (_compared(SettingReport.of(measured(self._pairs, pair))) for pair in self._pairs)
         for words in (*stall_notes(figures.values())[:1], *missing_speedups(figures), *compared):
@@ -240,24 +227,3 @@ def _compared(found: SettingReport) -> str:
         )
     ratio = f"{found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f})"
     return f"{found.method}: {found.verdict}, {ratio} times A's tokens/s over {found.blocks} blocks of {BLOCK} tokens"
-
-
-def table(figures: dict[str, Figures]) -> list[str]:
-    labels = {figure.key: figure.label for figure in FIGURES}
-    rows = [["method", *(labels[key] for key in COLUMNS)]]
-    rows += [[name, *(_cell(entry, key) for key in COLUMNS)] for name, entry in figures.items()]
-    return aligned(rows)
-
-
-def _cell(entry: Figures, key: str) -> str:
-    match getattr(entry, key):
-        case None:
-            return "-"
-        case bool(value):
-            return "yes" if value else "no"
-        case int(value):
-            return str(value)
-        case value if key == "speedup":
-            return f"{value:.2f} {interval(entry)}"
-        case value:
-            return f"{value:.2f}"

@@ -17,7 +17,6 @@ from decoder.knobs import KnobInfo
 from decoder.methods import all_knobs
 from dynatui.number_format import short
 from dynatui.record.reader import read_events
-from dynatui.record.transcript import table
 from dynatui.render import (
     cards,
     curves,
@@ -40,6 +39,7 @@ from dynatui.render.ink import Ink, Rows, in_ascii, width_of
 from dynatui.render.palette import palette
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
+from dynatui.result import aligned, table
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.source import EXPLANATIONS, LABELS
 from dynatui.state.run_state import Prompt, RunState
@@ -142,7 +142,7 @@ def drawn() -> Iterator[str]:
             yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))
     state = running().state
     yield from (" ".join(lines(versus.table((state, state), (width, 9)))) for width in WIDTHS)
-    yield "\n".join(table({"dynatree": Figures()}))
+    yield "\n".join(aligned(table({"dynatree": Figures()})))
     yield " ".join((*LABELS.values(), *EXPLANATIONS.values(), *(figure.label for figure in FIGURES)))
 
 
