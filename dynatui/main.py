@@ -155,7 +155,7 @@ def live_parameters() -> Declared:
         _RECORD,
         _METRICS_PORT,
         _FOLLOW,
-        OptionGroup("rules", tuple(options.rules(presets.completing))),
+        OptionGroup("rules", tuple(options.rules(presets.names))),
         options.HEADLESS,
         options.JSON,
         _TOUR,

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
+from itertools import groupby
 
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
@@ -146,24 +147,16 @@ def _trimmed(piece: Piece) -> Piece:
 
 
 def _unbroken(places: Iterable[int]) -> Iterator[Span]:
-    span: Span | None = None
-    for place in places:
-        if span and place == span.end:
-            span = Span(span.begin, place + 1)
-            continue
-        if span:
-            yield span
-        span = Span(place, place + 1)
-    if span:
-        yield span
+    for _, following in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
+        (_, begin), *others = following
+        yield Span(begin, begin + len(others) + 1)
 
 
 def _ground(frame_pieces: Frame) -> str:
     """The most frequent background colour; the empty screen is drawn in this colour."""
     cells = Counter[str]()
     for piece in frame_pieces:
-        if not piece.text:
-            cells[piece.style] += piece.cells
+        cells[piece.style] += 0 if piece.text else piece.cells
     return cells.most_common(1)[0][0]
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from decoder.errors import ConfigError, quoted, shortened
+from decoder.errors import ConfigError, quoted, require, shortened
 from decoder.events import encode
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
@@ -61,14 +61,9 @@ def _promised(
     baselines: list[Path] | None,
 ) -> Promised | None:
     if expect is None:
-        given = {
-            "--deployed": deployed,
-            "--draft-tokens": draft_tokens,
-            "--p-min": p_min,
-            "--baseline": baselines or None,
-        }
-        if unused := [name for name, value in given.items() if value is not None]:
-            raise ConfigError(f"{unused[0]} is given without --expect; give the profile too")
+        given = {"--deployed": deployed, "--draft-tokens": draft_tokens, "--p-min": p_min, "--baseline": baselines}
+        for name, value in given.items():
+            require(value in (None, []), f"{name} is given without --expect; give the profile too")
         return None
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415 - not needed without a profile
     from dynatui.servers.attach.expectation import promises  # noqa: PLC0415

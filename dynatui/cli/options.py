@@ -192,14 +192,14 @@ def of_methods() -> list[MethodOption]:
     return sorted((each for method in METHODS.values() for each in method.options), key=lambda each: each.rank)
 
 
-def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Option]:
-    """Options of sampling and of all methods; `more` maps an option's name to further shell completions."""
+def rules(own_presets: Callable[[], Sequence[str]]) -> Iterator[Option]:
+    """Options of sampling and of all methods; `own_presets` returns names of the user's presets, for completion."""
     for each in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(each, help=each.help + usual * (each.name == "temperature")), RUN)
     for each in of_methods():
-        own = " Or a preset of your own, written by dynatui tune." * (each.name == "preset")
-        yield declared(replace(each, help=each.help + own), TREE, partial(more, each.name))
+        own = " Or a preset of your own, written by dynatui tune." * each.selects_preset
+        yield declared(replace(each, help=each.help + own), TREE, own_presets if each.selects_preset else tuple)
 
 
 def instead(name: str, value: object) -> str | None:

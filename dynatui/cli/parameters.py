@@ -132,7 +132,7 @@ def _type(
     return click.Choice(get_args(each)) if get_args(each) else click.types.convert_type(each)
 
 
-class _UnderHeadings(click.Command):
+class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         panels = defaultdict[str, list[tuple[str, str]]](list)
         for each in self.get_params(ctx):
@@ -143,12 +143,9 @@ class _UnderHeadings(click.Command):
                 formatter.write_dl(records)
 
 
-class Command(_UnderHeadings): ...
-
-
-class Group(_UnderHeadings, click.Group):
+class Group(Command, click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _UnderHeadings.format_options(self, ctx, formatter)
+        Command.format_options(self, ctx, formatter)
         self.format_commands(ctx, formatter)
 
 

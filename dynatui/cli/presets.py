@@ -35,10 +35,6 @@ def names() -> list[str]:
     return [name for name in files if _NAME.fullmatch(name) and name not in PRESETS]
 
 
-def completing(option: str) -> list[str]:
-    return names() if option == PRESET else []
-
-
 def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Setting]]:
     """(values of options, settings from the user's preset); no settings if `--preset` does not name a user's preset.
 

@@ -1,12 +1,14 @@
-"""`dynatui advise` from a terminal's point of view: what it prints, and errors in one line."""
+"""`dynatui advise` from a terminal's point of view: what it prints, errors in one line, and devices by name."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from decoder.errors import ConfigError
 from dynatui import main as cli
 from dynatui.servers.engines import ENGINES
+from dynatui.cli.advise import DEVICES, named_device
 from dynatui.servers.profile_file import Costs, write_profile
 from tests.dynatui.servers.profiles import CODE, WRITING, constant, draft, profile
 
@@ -108,3 +110,18 @@ def test_a_profile_without_drafts_still_has_a_command_without_drafts(
     assert code == 0
     assert "left out: org/Head, cannot be read" in out
     assert "vllm serve org/Target-8B" in out
+
+
+def test_a_device_has_a_name_in_any_case_or_two_numbers_and_several_have_the_sums() -> None:
+    bandwidth, rate, memory = DEVICES["H100"]
+    one, two = named_device("h100"), named_device("2xh100")
+    assert one.speed == named_device(f"{bandwidth},{rate}").speed
+    assert (two.name, two.speed.bytes_per_s) == ("2xH100", 2 * one.speed.bytes_per_s)
+    memories = [each.memory_bytes for each in (one, two, named_device("1000,100"))]
+    assert memories == [memory * 1e9, 2 * memory * 1e9, None]
+
+
+@pytest.mark.parametrize("text", ["", "H1000", "0xH100", "xH100", "1", "1,2,3", "0,1", "nan,1", "1e99,1", "-1,5"])
+def test_an_unknown_device_is_refused_with_the_known_ones(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"H100.*GB/s"):
+        named_device(text)

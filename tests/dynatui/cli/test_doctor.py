@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -321,36 +321,34 @@ def whole(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(programs), "HOME": str(home)}
 
 
-def lacks(environment: Mapping[str, str], headers: Path) -> list[str]:
-    needs = list(lacking(environment, headers))
-    assert all(need.verdict == "note" and "or give --no-kernels" in need.remedy for need in needs)
-    assert not any("\n" in need.text + need.remedy for need in needs)
-    return [f"{need.text}; {need.remedy}" for need in needs]
-
-
-def test_a_missing_compiler_or_header_is_told_with_its_packages(whole: dict[str, str], tmp_path: Path) -> None:
-    assert not lacks(whole, tmp_path)
-    assert not lacks(whole | {"CC": "mycc"}, tmp_path)
-    (text,) = lacks(whole | {"PATH": str(tmp_path / "none")}, tmp_path)
-    assert text.startswith("Triton needs a C compiler, but there is no gcc or clang; install gcc, ")
-    (text,) = lacks(whole | {"CC": "othercc"}, tmp_path)
-    assert "but CC names othercc, which is not there" in text
-    (text,) = lacks(whole, tmp_path / "include")
-    assert f"{tmp_path / 'include'} has no Python.h" in text
-    assert "apt install python3." in text
-
-
-@pytest.mark.parametrize("name", ["TRITON_CACHE_DIR", "TRITON_HOME", "HOME"])
-def test_a_cache_that_cannot_be_written_is_told_by_its_folder(whole: dict[str, str], tmp_path: Path, name: str) -> None:
-    (tmp_path / "file").touch()
-    (text,) = lacks(whole | {name: str(tmp_path / "file")}, tmp_path)
-    assert str(tmp_path / "file") in text
-    assert "set TRITON_CACHE_DIR to a folder that can be written" in text
-
-
-def test_a_cache_that_is_not_made_yet_needs_a_writable_folder_above_it(whole: dict[str, str], tmp_path: Path) -> None:
-    assert not lacks(whole | {"TRITON_CACHE_DIR": str(tmp_path / "a" / "b")}, tmp_path)
-    assert not (tmp_path / "a").exists()
+@pytest.mark.parametrize(
+    ("changes", "headers", "told"),
+    [
+        ({}, "", ""),
+        ({"CC": "mycc"}, "", ""),
+        ({"PATH": "none"}, "", "Triton needs a C compiler, but there is no gcc or clang; install gcc, "),
+        ({"CC": "othercc"}, "", "Triton needs a C compiler, but CC names othercc, which is not there; install gcc, "),
+        ({}, "include", "include has no Python.h; install them, for example with apt install python3."),
+        *(
+            ({name: "Python.h"}, "", "cannot be written; set TRITON_CACHE_DIR to a folder that can be written")
+            for name in ("TRITON_CACHE_DIR", "TRITON_HOME", "HOME")
+        ),
+        ({"TRITON_CACHE_DIR": "not/made/yet"}, "", ""),
+    ],
+)
+def test_what_triton_lacks_is_told_with_a_remedy(
+    whole: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, str],
+    headers: str,
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    needs = list(lacking(whole | changes, tmp_path / headers))
+    assert [(need.verdict, told in f"{need.text}; {need.remedy}") for need in needs] == [("note", True)] * bool(told)
+    assert all("or give --no-kernels" in need.remedy and "\n" not in need.text + need.remedy for need in needs)
+    assert not (tmp_path / "not").exists()
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,13 @@ def test_a_request_that_makes_no_sense_is_the_clients_own_loss(
     assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
 
 
+def test_silent_clients_do_not_keep_others_waiting(exporter: Exporter) -> None:
+    with ExitStack() as open_until_the_end:
+        for _ in range(5):
+            open_until_the_end.enter_context(socket.create_connection(address(exporter.url)))
+        assert answer(exporter.url).status == 200
+
+
 def test_clients_that_leave_before_they_are_answered_are_no_fault(
     exporter: Exporter, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
