@@ -243,7 +243,7 @@ def test_a_task_has_the_first_turns_of_its_category_and_one_that_is_not_there_is
     with pytest.raises(ConfigError, match="--tasks names 'law', which is unknown; choose from math, coding"):
         spec_bench(tmp_path, ["law"], 1)
     file.write_text("no json", encoding="utf-8")
-    with pytest.raises(PromptError, match="is not a question of Spec-Bench"):
+    with pytest.raises(PromptError, match="holds no questions of Spec-Bench"):
         spec_bench(tmp_path, ["math"], 1)
 
 
