@@ -12,6 +12,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
+from dynatui.lab.bench import spaces
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.paper.experiments import (
@@ -29,7 +30,6 @@ from dynatui.lab.bench.paper.experiments import (
     sensitivity,
 )
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane
-from dynatui.lab.bench.sweep import spaces
 
 PROMPTS = tuple(f"text {number}" for number in range(12))
 WIKITEXT = TextSet(name="wikitext", title="W", stands_for="WikiText-2", prompts=PROMPTS)
