@@ -115,7 +115,7 @@ def collect(*, data: Path, pair: OnPair, prompts: request.Prompts, plan: Given) 
 
     asked = CollectionPlan(**plan)
     job.require_plan(asked)
-    _watched(job.collect(_engine(pair), texts, asked, data))
+    _watched(Progress(*step) for step in job.collect(_engine(pair), texts, asked, data))
     streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
@@ -130,7 +130,7 @@ def train(*, data: Path, out: Path, recipe: Given) -> int:
         f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
         f"{manifest.pair.target} and draft {manifest.pair.draft}"
     )
-    _watched(job.train(roots, manifest, job.Recipe(**recipe), out))
+    _watched(Progress(*step) for step in job.train(roots, manifest, job.Recipe(**recipe), out))
     streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
 

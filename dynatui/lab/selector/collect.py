@@ -25,8 +25,7 @@ from decoder.selector.actions import LONGEST, MOST
 from decoder.selector.policy import Root, scalars
 from decoder.selector.stored import fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, begin, shard, write_shard
+from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, Step, begin, shard, write_shard
 from dynatui.lab.selector.labels import LABELLED, TextRoots
 
 MEASURED_EVERY_S = 30.0
@@ -44,7 +43,7 @@ def require_plan(plan: CollectionPlan) -> None:
     _ = plan.settings
 
 
-def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
+def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, folder: Path) -> Iterator[Step]:
     """Labels roots, and yields at the beginning and after each part, which is one prompt with one sampling setting."""
     require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
@@ -53,11 +52,10 @@ def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, 
     shards = [shard(folder, number) for number in range(len(prompts) * len(settings))]
     done, roots, latencies = sum(each.exists() for each in shards), 0, _latencies(engine.pair, plan)
 
-    def progress() -> Progress:
-        line = f"{done} of {len(shards)} texts done, {roots} roots labelled in this run"
-        return Progress(line, done / len(shards))
+    def step() -> Step:
+        return f"{done} of {len(shards)} texts done, {roots} roots labelled in this run", done / len(shards)
 
-    yield progress()
+    yield step()
     for number, path in enumerate(shards):
         if path.exists():
             continue
@@ -71,7 +69,7 @@ def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, 
         if labelled:
             write_shard(path, _concatenated(labelled, prompt, setting, next(latencies)))
         done, roots = done + 1, roots + len(labelled)
-        yield progress()
+        yield step()
     if not any(each.exists() for each in shards):
         raise PromptError("every text ended before its first root; give other prompts or a smaller --every")
 

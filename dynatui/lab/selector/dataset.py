@@ -4,6 +4,7 @@ Independent of how roots are labelled.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import torch
@@ -23,6 +24,8 @@ MANIFEST = "collection.json"
 PART = 5
 """Number of parts into which prompts are divided: one part for validation, one for the test, the rest for training."""
 VALIDATION, TEST = PART - 2, PART - 1
+Step: TypeAlias = tuple[str, float]
+"""Progress after a step of a collection or a training: a line, and the share of the work that is done."""
 
 
 class CollectionPlan(msgspec.Struct, frozen=True):

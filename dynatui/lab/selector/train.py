@@ -23,8 +23,7 @@ from decoder.selector.actions import ACTIONS
 from decoder.selector.policy import TIMES, Policy, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
 from decoder.system.whole_files import write_whole
-from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
+from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, Step, round_seconds
 
 WORST_SHARE = 0.1
 """Alpha in `decoder.selector.policy.loss`, which averages the largest regrets over this share of the roots."""
@@ -54,7 +53,7 @@ class Recipe(msgspec.Struct, frozen=True):
     seed: int = 0
 
 
-def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Progress]:
+def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Step]:
     """Trains a selector and writes that of the epoch with the largest gain; yields after each epoch."""
     _require_labels(roots, recipe.verifier, "--verifier")
     training, validation = roots.training(), roots.part(VALIDATION)
@@ -150,7 +149,7 @@ class _Trainer:
         self._slower = torch.optim.lr_scheduler.OneCycleLR(self._stepper, recipe.rate, total_steps=steps + 1)
         self._best_gain, self._best = -torch.inf, self._copied()
 
-    def epoch(self) -> Progress:
+    def epoch(self) -> Step:
         order = torch.randperm(len(self._training), generator=self._generator)
         losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
         self.epochs += 1
@@ -159,7 +158,7 @@ class _Trainer:
             self._best_gain, self._best = latest, self._copied()
         mean = sum(losses) / len(self._training)
         line = f"epoch {self.epochs} of {self._recipe.epochs}, loss {mean:.3f}, best gain {self._best_gain:.3f}"
-        return Progress(line, self.epochs / self._recipe.epochs)
+        return line, self.epochs / self._recipe.epochs
 
     def best_policy(self) -> Policy:
         self._policy.load_state_dict(self._best)

@@ -13,8 +13,7 @@ from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, throughput
 from decoder.selector.stored import read_selector
-from dynatui.lab.bench.on_pair import Progress
-from dynatui.lab.selector.dataset import TEST
+from dynatui.lab.selector.dataset import TEST, Step
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
@@ -23,8 +22,8 @@ FEW = 240
 """Number of roots of a brief training."""
 
 
-def losses(epochs: Iterable[Progress]) -> list[float]:
-    return [float(epoch.line.split("loss ")[1].partition(",")[0]) for epoch in epochs]
+def losses(epochs: Iterable[Step]) -> list[float]:
+    return [float(line.split("loss ")[1].partition(",")[0]) for line, _ in epochs]
 
 
 @pytest.fixture(scope="module")
@@ -112,11 +111,11 @@ def test_training_needs_labelled_roots_of_several_prompts(tmp_path: Path) -> Non
 def test_training_that_was_stopped_ends_where_it_would_have_ended(tmp_path: Path) -> None:
     """A generator that is suspended for ever has written as much as a killed process."""
     file, whole = tmp_path / "selector.safetensors", tmp_path / "whole.safetensors"
-    lines = [epoch.line for epoch in train(made_roots(FEW), manifest(), BRIEF, whole)]
+    steps = list(train(made_roots(FEW), manifest(), BRIEF, whole))
     stopped = train(made_roots(FEW), manifest(), BRIEF, file)
-    assert [next(stopped).line for _ in range(4)] == lines[:4]
+    assert [next(stopped) for _ in range(4)] == steps[:4]
     assert not file.exists()
-    assert [epoch.line for epoch in train(made_roots(FEW), manifest(), BRIEF, file)] == lines[4:]
+    assert list(train(made_roots(FEW), manifest(), BRIEF, file)) == steps[4:]
     (policy, about), (twin, about_twin) = read_selector(file), read_selector(whole)
     weights = twin.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in policy.state_dict().items())
