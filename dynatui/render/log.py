@@ -75,16 +75,19 @@ def _by_history(lane: LaneState) -> Iterator[Entry]:
     """Successive changes of a knob in the same direction share one line, with the reason of the last change."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
-        first, before = merged[-1] if merged else (0, None)
-        by_history = before is not None and not change.by_user and not before.by_user and change.name == before.name
-        if before and by_history and (change.new > change.old) == (before.new > before.old):
-            merged.pop()
+        if merged and _continues(change, merged[-1][1]):
+            first, before = merged.pop()
             merged.append((first, replace(change, old=before.old)))
         else:
             merged.append((change.round, change))
     for first, change in merged:
         if not change.by_user:
             yield Entry((first, change.round), "history", turned(change), (reason(change, lane),))
+
+
+def _continues(change: Change, before: Change) -> bool:
+    same = not change.by_user and not before.by_user and change.name == before.name
+    return same and (change.new > change.old) == (before.new > before.old)
 
 
 def _effect(before: Sequence[Sample], after: Sequence[Sample], *, last: bool) -> tuple[str, ...]:
