@@ -7,8 +7,8 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui import main as cli
-from dynatui.servers.engines import ENGINES
 from dynatui.cli.advise import DEVICES, named_device
+from dynatui.servers.engines import ENGINES
 from dynatui.servers.profile_file import Costs, write_profile
 from tests.dynatui.servers.profiles import CODE, WRITING, constant, draft, profile
 
