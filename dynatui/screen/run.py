@@ -185,6 +185,7 @@ def _ran(
     the process. Yields the app, its exit code, the path of the log, and the return value of `close`.
     """
     guard.check_variables()
+    guard.check_descriptors()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # read by Textual
     log = guard.log_path(view.log)

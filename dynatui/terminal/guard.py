@@ -13,11 +13,14 @@ from rich.console import COLOR_SYSTEMS
 
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.files import to_append
+from dynatui.terminal.driver import LARGEST
 from dynatui.terminal.output import Output, wait_for_foreground
 from dynatui.terminal.streams import read_keyboard
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
+_DESCRIPTORS = 16
+"""Number of files and pipes that a screen may open; a replay needs ten."""
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
 
 
@@ -33,12 +36,32 @@ def check_variables() -> None:
     remedy = f"unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}"
     known = colors in (None, "auto", *COLOR_SYSTEMS)
     require(known, f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; {remedy}")
+    for name, limit in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
+        value = os.environ.get(name, "")
+        too_large = value.isdecimal() and (len(value) > len(str(limit)) or int(value) > limit)
+        require(not too_large, f"{name} is {shortened(value)}; unset it, or give at most {limit}")
     log = os.environ.get("TEXTUAL_LOG")
     try:
         if log:
             to_append(Path(log)).close()
     except OSError as error:
         raise ConfigError(f"cannot write {shortened(log)}: {error.strerror}; unset TEXTUAL_LOG") from None
+
+
+def check_descriptors() -> None:
+    """Raises a ConfigError if the system permits fewer open files than a screen needs."""
+    opened = list[int]()
+    try:
+        while len(opened) < _DESCRIPTORS:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        raise ConfigError(
+            f"a screen needs {_DESCRIPTORS} further open files, but only {len(opened)} are possible "
+            f"({error.strerror}); raise the limit with ulimit -n 256, or use --headless"
+        ) from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def log_path(named: Path | None = None) -> Path:

@@ -142,6 +142,8 @@ REFUSED = (
     (("--follow", "/no/such/run.jsonl"), "", "", "cannot follow /no/such/run.jsonl"),
     (("replay", "RUN"), "TEXTUAL_COLOR_SYSTEM", "bogus", "unset it"),
     (("replay", "RUN", "RUN"), "TEXTUAL_COLOR_SYSTEM", "x" * 5000, "unset it"),
+    (("replay", "RUN"), "COLUMNS", "100000", "unset it"),
+    (("replay", "RUN", "RUN"), "LINES", "1" * 5000, "unset it"),
     (("replay", "RUN"), "TEXTUAL_LOG", "/no/such/folder/log", "unset TEXTUAL_LOG"),
     ((), "DYNATUI_CONFIG", "SETTINGS", "SETTINGS"),
 )

@@ -1,6 +1,7 @@
 """Settings and log of the process that restores the terminal, and the wait for its foreground."""
 
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def test_a_pipe_and_what_cannot_be_written_is_no_log(tmp_path: Path, name: str, 
         guard.log_path(tmp_path / name)
     if read:
         os.close(reader)
+
+
+def test_a_screen_without_enough_descriptors_is_refused() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    guard.check_descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 3, hard))
+    try:
+        with pytest.raises(ConfigError, match=r"only \d+ are possible .*; raise the limit with ulimit -n 256, or use"):
+            guard.check_descriptors()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    guard.check_descriptors()
 
 
 def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:
