@@ -239,7 +239,7 @@ def _speed(scene: Scene, figures: Figures) -> _Card:
     titles = (*stalled, "speed against plain decoding", "speed")
     points = rates.points[-_LONGEST_TREND:] or (1.0,)
     low = min(*points, 0.7 * max(points), max(points))  # ends that are 30 % apart let noise look small
-    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", points, low, max(points))
+    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", rates.points, low, max(points))
 
 
 def _policy(scene: Scene) -> list[_Card]:
