@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dynatui.lab.bench.data_sets.sources import FILE
 
 from decoder.methods import METHODS
+from dynatui.lab.bench.data_sets import FILE
 from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.commands import bench, bench_sweep
 from dynatui.lab.commands.bench_sampling import TASKS
