@@ -166,7 +166,7 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     acceptance: float | None
     """Expected probability that one of `count` random samples is accepted; None for verifiers of whole paths."""
     bound: float
-    """Upper bound alpha* of this acceptance probability for every lossless verifier."""
+    """Highest `acceptance` that a lossless verifier could have here (alpha* of Thomas et al. 2026)."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

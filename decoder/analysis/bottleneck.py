@@ -272,7 +272,7 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:
-    """The limit with the largest gain; None if this gain is below `FULL_SPEED`."""
+    """The limit without which decoding would speed up most; None if that factor is below `FULL_SPEED`."""
     first = bottleneck.bounds[0]
     return first.limit if first.gain >= FULL_SPEED else None
 

@@ -266,7 +266,7 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """Integers in a module's configuration, some of which may limit the module's attention."""
+    """Integers in a module's configuration by name, except token ids; any of them may be the length of a window."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 

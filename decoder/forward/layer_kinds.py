@@ -109,7 +109,9 @@ def attention_types(config: Any) -> Sequence[str]:
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """Values for all cached layers: those of all layers, then those of each further repetition of a loop of layers."""
+    """One value for each layer of the KV cache, from `of_layers`, which has one for each layer of the model. A looped
+    model runs some layers several times and caches each repetition: the values of these layers follow once more.
+    """
     first, end, repetitions = _loop(config)
     return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
 

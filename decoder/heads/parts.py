@@ -199,7 +199,7 @@ class Shape(ABC):
     @property
     @abstractmethod
     def kind(self) -> str:
-        """Kind of the head in words."""
+        """Name of the kind of head for messages, such as EAGLE-3 head."""
 
     @abstractmethod
     def usual_layers(self, layers: int) -> tuple[int, ...]:

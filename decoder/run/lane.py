@@ -128,7 +128,7 @@ class Lane:
             )
 
     def event(self, outcome: Outcome, text: str = "") -> Round:
-        """The event of a round; an unfinished round has an event with the values that are known so far."""
+        """The event of a round; for an unfinished round, with the values that are known so far."""
         event = Round(
             method=self.name,
             round=self.rounds,

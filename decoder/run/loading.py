@@ -365,7 +365,7 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """Sizes of the passes that the methods of a run make."""
+    """Numbers of rows of the passes that the methods of a run make in CUDA graphs."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)

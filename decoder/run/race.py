@@ -41,7 +41,7 @@ from decoder.version import VERSION
 _ON_HOST = 1
 """Largest number of tokens that a method has chosen but not yet reported, if its rounds run on the host."""
 _ON_DEVICE = MOST_NODES + 1
-"""Largest number of such tokens if rounds run on the device, where the next round is already queued."""
+"""The same if rounds run on the device: the next round is queued before the result of the present one is reported."""
 
 
 def decode(

@@ -19,7 +19,7 @@ WARMING_NUMBERS = 1 << 16
 """Numbers per thread in the task that wakes the threads; with fewer numbers, torch would not use all threads."""
 REPEATS = 5
 LIMIT_S = 0.3
-"""Time limit for all trials of one number of threads."""
+"""A thread count whose trials have taken this many seconds in total gets no further trial."""
 WORTH = 0.95
 """More threads are used only if they cut the time to less than this share."""
 SWITCH_S = 0.0005
@@ -56,7 +56,7 @@ def choose_threads(
     most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
-    # The thread counts are tried in turn, so that other load on the machine affects all counts equally.
+    # Each repeat runs every thread count once, so that other load on the machine affects all counts equally.
     for repeat in range(REPEATS + 1):
         for count in counts:
             # The first run with each thread count is a warm-up: its time is dropped after the second run.

@@ -27,9 +27,9 @@ class FilmMoment:
 
 
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[FilmMoment]:
-    """Yields the start of a run, the rounds of the watched method as often as the frame rate allows, and the end.
-
-    Times in the film are decode times of the method that `before` watches, divided by `speed`.
+    """Yields the state at the start of a run, after rounds of the watched method (at most `FPS` a second, about
+    `MOST_FRAMES` in all), and at the end. `before`: the state before the first event, which names the watched method.
+    The time in the film is this method's decode time divided by `speed`.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]

@@ -121,7 +121,7 @@ def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: S
 
 
 def _looks(names: Labels) -> list[LabelStyle]:
-    """Label styles, from the richest to the narrowest."""
+    """Label styles, from the most content to the least width; the first that fits is used."""
     one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)

@@ -49,7 +49,9 @@ class KnobEditor:
         return self._controls.config.sampling
 
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
-        """Pending values; those of temperature and top-p are found by comparison, since their changes may be merged."""
+        """Pending values by knob. Temperature and top-p are pending while the value set differs from the lane's value:
+        several changes may take effect as one, so not every change has an event.
+        """
         sampling, rules_name = self.sampling, self.rules_name(state)
         own = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
         shared, now = {name: sampling.knob(name) for name in sampling.ends()}, state.lane.settings
@@ -61,7 +63,7 @@ class KnobEditor:
         return self._rules(rules_name, state) if rules_name else None
 
     def move(self, name: KnobName, distance: float, state: RunState) -> bool:
-        """Changes a knob by `distance` from its value after pending changes; returns whether the value changes."""
+        """Adds `distance` to a knob's value, pending changes included; returns whether the value changes."""
         rules_name = owner(name, self.rules_name(state))
         rules = self._rules(rules_name, state) if rules_name else None
         if rules is None or not rules.has(name):

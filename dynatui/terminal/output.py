@@ -25,7 +25,7 @@ _GIVE_BACK = (
 QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
 """Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
 _SILENT_S = 1.0
-"""Seconds without any answer after which the terminal is assumed to answer no question."""
+"""A terminal that has not answered this many seconds after the first question is assumed not to know the question."""
 _LOST_S = 15.0
 """Seconds since the last answer after which open questions count as lost, if the terminal has answered before."""
 

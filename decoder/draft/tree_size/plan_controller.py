@@ -28,8 +28,10 @@ class PlanController:
         """Number of plain rounds since the last round with a draft."""
         self._probing = 0
         """Number of rounds of the probe that have not begun."""
-        self._awaited = self._hits = 0
-        """Numbers of rounds of the probe: those without a known result, and those with an accepted guess."""
+        self._awaited = 0
+        """Number of rounds of the probe whose result is not known yet."""
+        self._hits = 0
+        """Number of rounds of the probe with an accepted token."""
         self._plan_in_use: tuple[TreePlan, int] | None = None
         """The size chosen last, and the number of further rounds that use it."""
 

@@ -220,7 +220,7 @@ def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
 def normed(
     rows: Float[Tensor, "N X"], norm: Norm, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
-    """Product of normalised rows, with the activation applied if one is given."""
+    """activation(linear(norm(rows))), or linear(norm(rows)) without an activation."""
     product = linear(norm(rows))
     return activation.in_place(product) if activation else product
 

@@ -185,8 +185,9 @@ class DraftLayout:
         self.no_candidate: Int[Tensor, ""] = whole([new_lines.shape[1] - 1])[0]
 
     def new(self) -> tuple[Int[Tensor, "3 C"], Int[Tensor, "4 R"]]:
-        """Initial lines of candidates and rows (see `Grown`), copied by one kernel. Padding rows have no children. If a
-        level is as wide as its number of candidates, its rows are all these candidates, in order.
+        """Initial values of `Grown.lines` and `Grown.rows`, copied by one kernel. Padding rows have path probability 0,
+        so no candidate below them enters the tree. The initial rows of a level are its first candidates in order; in a
+        level with a row for every candidate, this is the result.
         """
         new, of_rows = self._new.clone(), 4 * len(self.depths)
         return new[of_rows:].view(3, -1), new[:of_rows].view(4, -1)

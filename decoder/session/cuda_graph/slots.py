@@ -126,8 +126,8 @@ class GraphSlot:
         _read_all(self.draft, self.state, start, end)
 
     def work(self, size: Size, length: int) -> Work:
-        """Work of this size after at most `length` tokens: drafts a tree and writes it to the report, or verifies a
-        tree and commits its accepted path.
+        """A function that replays the CUDA graph of this size for a text of at most `length` tokens; a missing graph is
+        captured first. The graph drafts a tree and writes it to the report, or verifies a tree and commits its path.
         """
         self._in_use[size] = None
         work = self._repeatable(size, length)
@@ -185,8 +185,8 @@ class GraphSlot:
         self.capturing_s += time.perf_counter() - started
 
     def _undo(self) -> Work:
-        """A function that restores the device state and the draft's store after some work. Rows of the target's store
-        that the work overwrites are computed again later.
+        """Saves the device state and the draft's cache rows; returns a function that restores them after a trial of
+        work. The target's cache rows are not restored, since the next verification overwrites them.
         """
         restore = self.state.saved()
         if self._draft is None:

@@ -1,9 +1,9 @@
-"""Tensor sizes of drafts and verifications under a growth rule. The parts of the rule that do not affect sizes are
-values in device tensors.
+"""Sizes of the tensors that a round in a CUDA graph needs, by growth rule (`decoder.tree_rules`). Sizes are rounded up
+to a few values, so that few graphs are captured.
 
-Sizes are coarse, so that few CUDA graphs are captured. The fixed width of a level is enough for all nodes that get
-children: these nodes have path probabilities of at least `stop`, and the path probabilities of a level sum to at most
-1, so there are at most 1 / `stop` such nodes. This module is independent of tensors and models.
+Each level of a draft has a fixed number of rows, enough for all nodes that get children: such a node has a path
+probability of at least the rule's `stop`, and the path probabilities of a level sum to at most 1, so there are at most
+1 / `stop` such nodes. This module only computes numbers; it does not know models.
 """
 
 import math

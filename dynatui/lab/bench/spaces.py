@@ -37,11 +37,11 @@ THRESHOLDS = (
     (0.95, 0.3),
     (0.6, 0.2),
 )
-"""Pairs (tau_h, tau_l) in figure 6 of the paper."""
+"""Pairs (tau_h, tau_l) in figure 6 of the DynaTree paper."""
 BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
-"""Pairs (B_min, B_max) in figure 6 of the paper, with B_mid = max(2, B_min)."""
+"""Pairs (B_min, B_max) in that figure, with B_mid = max(2, B_min)."""
 DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
-"""Pairs (D0, D_max) in figure 6 of the paper."""
+"""Pairs (D0, D_max), base and largest depth, in that figure."""
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
 """Depths D, branchings B and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000

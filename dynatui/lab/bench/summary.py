@@ -248,11 +248,10 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """Comparisons of `ar` with `generate`, of adaptive trees with other kinds of contenders, of methods with the same
-    methods without one part, and of batch-invariant passes with ordinary passes.
+    """`ar` against `generate`; each adaptive tree against the best contender of each other kind; each method against
+    its ablations, which lack one part; batch-invariant against ordinary passes.
 
-    Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
-    the text of `ar` by design.
+    An adaptive tree is not compared with kinds whose texts may differ from the text of `ar` by design.
     """
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     others = tuple(

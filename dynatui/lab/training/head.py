@@ -127,8 +127,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Mask of the text's rows to which each row of a level attends. Every row attends to row 0, so that a row without
-    a valid input also attends to at least one row.
+    """Row j is true at the rows of the text to which row j of this level attends: 0 to j - `level`. Row 0 is always
+    visible, so that no row of the mask is empty; outputs of rows j < `level` are not used.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

@@ -81,8 +81,8 @@ class Study:
 PATIENCE_S = 30
 """Maximum wait for another process's transaction, in seconds."""
 SQLITE: Mapping[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": PATIENCE_S}}
-"""Options of the engine. If the constructor of `RDBStorage` fails, its engine is not disposed of; a pool would keep
-connections open.
+"""Options of SQLAlchemy's engine for SQLite, without a pool: if the constructor of `RDBStorage` fails, it does not
+dispose of its engine, and pooled connections would stay open.
 """
 SERVER: Mapping[str, Any] = {
     "pool_pre_ping": True,

@@ -104,7 +104,9 @@ def told(profile: Profile, engine: Engine, symbols: Symbols) -> tuple[str, str]:
     try:
         advice = advised(profile, source(profile), engine, _STREAMS)
     except ConfigError:
-        lines.append("The times of passes are not known yet: let method ar race too, for some rounds.")
+        lines.append(
+            "The times of forward passes are not known yet: they need some rounds of plain decoding (method ar)."
+        )
         return "\n".join(lines), ""
     lines += [*advice_lines(advice, _WIDTH), *curve_lines(advice, _WIDTH, symbols)]
     blocks = list(advice.commands.blocks())
