@@ -61,7 +61,7 @@ _ALONE: Mapping[Limit | None, str] = {
 _GROWN: Mapping[Sign, str] = {
     "prob.": "prob.: how likely the draft finds it.",
     "chance": "chance: how likely the target keeps it.",
-    "path": "path: the product of these from the root on.",
+    "path": "path: their product from the root.",
     "arrow": "→1: continues at 1→.",
 }
 _SAMPLED: Mapping[Sign, str] = {

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from rich.cells import cell_len
+
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.what_if import Grid, Place, WhatIf
@@ -15,7 +17,7 @@ from decoder.methods.dynatree import shipped_preset
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.knobs import info, is_demo, limit_name, rules_in_force
 from dynatui.number_format import counted, percent, short
-from dynatui.render.ink import Row, best, width_of
+from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
 from dynatui.result import BY_DESIGN
 from dynatui.state.lane import Change, LaneState
@@ -26,6 +28,8 @@ TARGET = 0.7
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
+_LEAST_REASON = 8
+"""Least width in cells of the reason in a message; if fewer cells are free, only the remedy is shown."""
 
 
 def turned(change: Change) -> str:
@@ -107,8 +111,12 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
 
 
 def note_within(note: str, width: int) -> str:
-    """The note, or its remedy alone, which follows the last semicolon."""
-    return best(width, note, note.rpartition("; ")[2])
+    """The note in at most `width` cells; the reason is cut before the remedy, which follows the last semicolon."""
+    reason, separator, remedy = note.rpartition("; ")
+    left = width - cell_len(separator + remedy)
+    if cell_len(note) <= width:
+        return note
+    return column(reason, left) + separator + remedy if reason and left >= _LEAST_REASON else column(remedy, width)
 
 
 def remedy(scene: Scene) -> Remedy | None:
