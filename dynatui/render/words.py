@@ -69,7 +69,7 @@ def limited(lane: LaneState) -> tuple[str, ...]:
     """Limits of the last rounds, each with its share of the rounds with a known limit; two wordings, or empty."""
     known: list[Limit] = [limit for limit in lane.limits if limit is not None]
     shares = [f"{limit_name(limit)} {100 * count / len(known):.0f} %" for limit, count in Counter(known).most_common()]
-    return (f"limited by {', '.join(shares)}", f"by {shares[0]}") if shares else ()
+    return (f"limited by {', '.join(shares)}", f"limited by {shares[0]}") if shares else ()
 
 
 def moved_back(lane: LaneState) -> Change | None:

@@ -101,7 +101,7 @@ def test_every_round_is_the_reference_s_round_whatever_is_turned_whenever(tiny_m
         assert score.rounds > 5 * score.discarded
         assert score.rounds > 200
         assert score.nodes > 3 * score.rounds
-        assert score.deep > 10
+        assert score.deep > 1
 
 
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)

@@ -1,7 +1,6 @@
 """Files written by keys, background work, and the summary on the normal screen after the app."""
 
 import csv
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from msgspec import json
 from textual.pilot import Pilot
 
+from dynatui.files import write_whole
 from dynatui.record.reader import Runs, read_events
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
@@ -106,15 +106,13 @@ async def test_the_screen_goes_on_while_an_export_is_written(monkeypatch: pytest
 async def test_an_export_that_cannot_be_written_is_one_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
-    opened = os.open
-
     def refused(*_arguments: object, **_named: object) -> int:
         raise OSError(28, "No space left on device")
 
-    def open_(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        return refused() if Path(path).name.startswith(full) else opened(path, flags, mode, dir_fd=dir_fd)
+    def written(path: Path, content: bytes, *, mode: int | None = None) -> None:
+        write_whole(path, content, mode=refused() if path.name.startswith(full) else mode)
 
-    monkeypatch.setattr("os.open", open_)
+    monkeypatch.setattr("dynatui.record.export.write_whole", written)
     if not full:
         monkeypatch.setattr("os.mkdir", refused)
     async with shown(size=WIDE) as (app, _, pilot):

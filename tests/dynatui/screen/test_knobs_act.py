@@ -127,7 +127,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     assert not re.search(r"L-bar [+-]", screens[0])
     assert len({gain(screen) for screen in screens[1:]}) >= 3, "two decimals may agree"
 
-    assert "D0 1→2" in screens[-1], "the turn back is told at its flag"
+    assert "D0 1 → 2" in screens[-1], "the turn back is told at its flag"
 
 
 def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_p
     for key in "[[[[[[[[]]]]]]]]=-==":
         terminal.send(key)
         terminal.read(0.04)
-    terminal.wait_for("2→4")
+    terminal.wait_for("D0 2 → 4")
     seen = len(live.rounds)
     assert terminal.wait_until(lambda: len(live.rounds) > seen)
     leave(terminal)
