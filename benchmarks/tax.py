@@ -25,7 +25,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks.terminal import Terminal
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.lab.frame import estimate

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from decoder.methods.dynatree import DynaTree
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP, Keymap
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from decoder.errors import ConfigError, DecoderError, PromptError, first_line, quoted
 from decoder.models.tokenizer import REPLACEMENT, ByteRun, TextTokenizer, TokenKinds, byte_name, decoded
-from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, templated
+from decoder.prompt import AnyPrompt, Prompt, as_prompt, templated
 
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 TORN_BYTES = 3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, fed_text, repeated_start, require_known
-from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 
 

@@ -24,7 +24,7 @@ from decoder.methods import chosen, method_of, require_knobs, require_model_free
 from decoder.methods.method import Method
 from decoder.models.heads import kind_of
 from decoder.models.text import Pieces, TextStream
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from decoder.run.fitting import Fed, encoded

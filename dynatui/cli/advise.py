@@ -17,8 +17,7 @@ from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
 from dynatui.record.server_recording import events
 from dynatui.servers.costs import NamedDevice
-from dynatui.servers.deployment import Deployment, shell
-from dynatui.servers.engines import ENGINES
+from dynatui.servers.engines import ENGINES, Deployment, shell
 from dynatui.terminal import streams
 
 _WIDEST, _NARROWEST = 120, 60

@@ -10,8 +10,7 @@ from decoder.methods import METHODS, defaults
 from decoder.run.config import RunConfig
 from dynatui.cli import request, settings
 from dynatui.cli.parameters import CONTEXT, Declared, Option, switch
-from dynatui.cli.presets import PRESET
-from dynatui.cli.settings import KEYS, KINDS, Setting, key_of, kinds, options_of, toml
+from dynatui.cli.settings import KEYS, KINDS, PRESET, Setting, key_of, kinds, options_of, toml
 from dynatui.keymap import KEYMAP
 from dynatui.terminal import streams
 

@@ -13,10 +13,10 @@ from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
-from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
+from decoder.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
-from dynatui.cli import options, presets, settings
+from dynatui.cli import options, settings
 from dynatui.cli.parameters import OptionGroup
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
@@ -76,7 +76,7 @@ MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
     """Run configuration from values of options; ignores other options. `ConfigError.about` names invalid options."""
-    values, preset = presets.layers(given)
+    values, preset = settings.preset_layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
         sampling = _parameters(Sampling(), options_of(SAMPLING), values)

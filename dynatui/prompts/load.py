@@ -14,11 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from decoder.errors import PromptError, shortened
-from decoder.prompts.json_objects import LONGEST, MalformedError, Window, objects, value_at
-from decoder.prompts.prompt import AnyPrompt, FieldError, Prompt, as_prompt, has_prompt, plainest, prompt_in, templated
-from decoder.prompts.text_chunks import text_chunks
+from decoder.prompt import AnyPrompt, FieldError, Prompt, as_prompt, has_prompt, plainest, prompt_in, templated
 from dynatui.files import opened
 from dynatui.number_format import counted
+from dynatui.prompts.text_chunks import LONGEST, MalformedError, Window, objects, text_chunks, value_at
 
 STANDARD_INPUT = "-"
 MOST_PROMPTS = 2**20

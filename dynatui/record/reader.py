@@ -16,7 +16,7 @@ from weakref import finalize
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from dynatui.files import opened
 from dynatui.record.checks import Checker, other_form
 from dynatui.record.recording import LONGEST_LINE, RUNS, opening_line

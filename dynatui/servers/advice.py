@@ -11,7 +11,7 @@ from msgspec import structs
 from decoder.errors import ConfigError, quoted
 from dynatui.servers.costs import CostSource, LoadCosts, LoadCurve, Reals, Round
 from dynatui.servers.costs import chain as chain_round
-from dynatui.servers.deployment import Band, Commands, Deployment, Engine, Rule, Tree, commands
+from dynatui.servers.engines import Band, Commands, Deployment, Engine, Rule, Tree, commands
 from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, ModelSize, Profile, Stopped
 
 MOST_STREAMS = 1024

@@ -17,7 +17,7 @@ from decoder.errors import DecoderError, RecordingError, not_importable, of_syst
 from decoder.events import Event, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS
-from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
+from decoder.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
 from dynatui.gpu import memory_bytes_per_s

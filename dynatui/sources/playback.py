@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from dynatui.clean import clean, clean_line
 from dynatui.sources.source import REST_S, Reader, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Prompt, RunState

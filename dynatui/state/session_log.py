@@ -11,7 +11,7 @@ from decoder.analysis.paired import Comparison
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KnobName
-from decoder.prompts.prompt import AnyPrompt, as_prompt, with_category
+from decoder.prompt import AnyPrompt, as_prompt, with_category
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
 from dynatui.state.ab_comparison import KnobSetting, Measured, Pairs, measured, with_run

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import fold
 from decoder.events import End, Event, Knob, Start, Summary
-from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, hold, takes_step
 from dynatui.sources.engine import Loaded

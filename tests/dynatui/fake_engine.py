@@ -10,7 +10,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import fold
 from decoder.events import End, Event, Round, Run, Start, Summary
-from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session

@@ -23,7 +23,7 @@ from decoder.models.gguf.file import gguf_file
 from decoder.models.heads import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from decoder.run.loading import load_pair

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from decoder.engine import Engine
 from decoder.events import Figures, Summary
 from decoder.methods.delayed import Delayed
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.sampling.settings import SAMPLING

@@ -12,7 +12,7 @@ import msgspec
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.on_pair import PairRequest
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from decoder.errors import require
 from decoder.models.names import require_both
-from dynatui.cli import options, parameters, presets, request, settings
+from dynatui.cli import options, parameters, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import say_line, shown
@@ -66,7 +66,7 @@ def tune(
     require_both(models.target, models.draft)
     texts = prompts.read(chat)
     run = request.run_config({**sampling, "max_new_tokens": max_new_tokens, "seed": seed, "chat": chat})
-    presets.prepare(name, force=force)
+    settings.prepare_preset(name, force=force)
     _require_optuna()
     from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports the methods
     from dynatui.lab.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
@@ -119,4 +119,4 @@ def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -
     if not result.checked.keeps():
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
-        return presets.write_preset(name, result.run, comments, force=force)
+        return settings.write_preset(name, result.run, comments, force=force)

@@ -18,7 +18,7 @@ from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST

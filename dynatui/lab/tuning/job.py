@@ -24,7 +24,7 @@ from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
-from decoder.prompts.prompt import AnyPrompt, templated
+from decoder.prompt import AnyPrompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule

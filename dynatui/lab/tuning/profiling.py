@@ -20,7 +20,7 @@ from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts, encoded
 from decoder.models.tokenizer import TextTokenizer
-from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
+from decoder.prompt import AnyPrompt, as_prompt, templated
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.on_pair import Done, Note, PairRequest, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened

@@ -17,8 +17,7 @@ from dynatui.screen.pages.page import Page
 from dynatui.screen.protocol import Screen
 from dynatui.servers.advice import advised
 from dynatui.servers.costs import source
-from dynatui.servers.deployment import Engine
-from dynatui.servers.engines import ENGINES
+from dynatui.servers.engines import ENGINES, Engine
 from dynatui.servers.profile_file import Profile
 from dynatui.servers.this_run import FEWEST_ROUNDS, profile_of
 from dynatui.session import Symbols

@@ -18,7 +18,7 @@ import msgspec
 import decoder
 from decoder.errors import ConfigError, first_line, quoted
 from dynatui.servers.attach.address import host_of, origin, without_query
-from dynatui.servers.attach.exposition import NotMetricsError, PageError
+from dynatui.servers.attach.figures import NotMetricsError, PageError
 from dynatui.servers.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable

@@ -8,8 +8,7 @@ import msgspec
 
 from decoder.errors import first_line, quoted
 from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_COUNTED, MOST_ROUNDS, Answer, RequestSent
-from dynatui.servers.attach.exposition import PageError
-from dynatui.servers.attach.figures import length, share
+from dynatui.servers.attach.figures import PageError, length, share
 from dynatui.servers.attach.servers import Kind
 
 PATIENCE_S = 600.0

@@ -11,8 +11,7 @@ from msgspec import structs
 import decoder
 from dynatui.servers.attach.address import Address, without_query
 from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, Answer, Event, Gap, Opening, RequestSent
-from dynatui.servers.attach.exposition import NotMetricsError, PageError, lines_of, require_metrics
-from dynatui.servers.attach.figures import History
+from dynatui.servers.attach.figures import History, NotMetricsError, PageError, lines_of, require_metrics
 from dynatui.servers.attach.servers import KINDS, Kind, recognised
 
 

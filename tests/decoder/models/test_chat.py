@@ -9,7 +9,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
-from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
+from decoder.prompt import AnyPrompt, ChatMessage, Prompt
 from decoder.run.fitting import unfit
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels

@@ -15,7 +15,7 @@ from msgspec import UNSET, structs
 from decoder.errors import DeviceError, PromptError
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods.dynatree import PRESETS
-from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
+from decoder.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless

@@ -14,7 +14,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui import main as cli
-from dynatui.cli import presets
+from dynatui.cli import settings
 from dynatui.record.command_line import command_line
 from tests.dynatui.cli.fake_screen import Asked, Printed, Refused
 
@@ -29,13 +29,13 @@ def _config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def write(name: str = "mine", *, force: bool = False, run: RunConfig = RUN) -> Path:
-    presets.prepare(name, force=force)
-    return presets.write_preset(name, run, ["Found somewhere\nd0 = 9"], force=force)
+    settings.prepare_preset(name, force=force)
+    return settings.write_preset(name, run, ["Found somewhere\nd0 = 9"], force=force)
 
 
 def by_hand(content: str | bytes, name: str = "mine") -> Path:
-    presets.folder().mkdir(exist_ok=True)
-    path = presets.folder() / f"{name}.toml"
+    settings.preset_folder().mkdir(exist_ok=True)
+    path = settings.preset_folder() / f"{name}.toml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
@@ -59,7 +59,7 @@ def test_a_file_may_name_a_preset_of_the_user_s_for_good(tmp_path: Path, asked: 
 
 def test_a_file_with_the_name_of_a_built_in_preset_is_none(asked: Asked) -> None:
     by_hand("d0 = 4\n", "paper")
-    assert presets.names() == []
+    assert settings.preset_names() == []
     assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
 
 
@@ -74,7 +74,7 @@ def test_a_command_line_writes_the_parameters_out_and_not_the_name(asked: Asked)
     write()
     line = command_line(asked("--preset", "mine", "--methods", "dynatree,linear"))
     assert "mine" not in line
-    for path in presets.folder().iterdir():
+    for path in settings.preset_folder().iterdir():
         path.unlink()
     again = asked(*line.split()[1:]).config
     assert (again.of(DynaTree), again.of(Linear)) == (OWN, Linear(4))
@@ -138,13 +138,13 @@ def test_another_preset_is_not_written_over_unless_that_is_asked_for() -> None:
     path = write()
     before = path.read_bytes()
     with pytest.raises(ConfigError, match=r"there is a preset mine already; give another --name, or --force"):
-        presets.prepare("mine", force=False)
+        settings.prepare_preset("mine", force=False)
     with pytest.raises(ConfigError, match=r"there is a preset mine already"):
-        presets.write_preset("mine", RunConfig(), [], force=False)
+        settings.write_preset("mine", RunConfig(), [], force=False)
     assert path.read_bytes() == before
     write(force=True, run=RunConfig())
     assert path.read_bytes() != before
-    assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
+    assert os.listdir(settings.preset_folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
 
 
 NAMELESS = r"^--name is .*; give up to 64 letters, digits, - and _, for example mine$"
@@ -159,8 +159,8 @@ NAMELESS = r"^--name is .*; give up to 64 letters, digits, - and _, for example 
 )
 def test_what_is_no_name_or_a_built_in_one_is_refused(name: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        presets.prepare(name, force=True)
-    assert not presets.folder().exists()
+        settings.prepare_preset(name, force=True)
+    assert not settings.preset_folder().exists()
 
 
 def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.Monke
     with pytest.raises(
         ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; free disk space, or set DYNATUI"
     ):
-        presets.prepare("mine", force=False)
+        settings.prepare_preset("mine", force=False)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +183,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
         with pytest.raises(
             ConfigError, match=rf"cannot write .*{name}\.toml: No space left on device; free disk space"
         ):
-            presets.write_preset(name, RunConfig(), [], force=True)
+            settings.write_preset(name, RunConfig(), [], force=True)
     assert path.read_bytes() == before
-    assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
+    assert os.listdir(settings.preset_folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count

@@ -14,7 +14,7 @@ from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
-from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
+from decoder.prompt import AnyPrompt, ChatMessage, Prompt
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui import main as cli

@@ -13,7 +13,7 @@ from msgspec import structs
 from textual.pilot import Pilot
 
 from decoder.events import Event, Round
-from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.keymap import PanelName

@@ -7,8 +7,7 @@ from decoder.errors import ConfigError
 from dynatui.cli.advise import named_device
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.costs import source
-from dynatui.servers.deployment import Band, Engine
-from dynatui.servers.engines import ENGINES
+from dynatui.servers.engines import ENGINES, Band, Engine
 from dynatui.servers.profile_file import Costs, Grouped, Profile, StepPoint, Stopped, Trees
 from tests.dynatui.servers.profiles import CODE, HEAD, WRITING, acceptance, chains, constant, draft, profile
 

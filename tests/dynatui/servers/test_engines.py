@@ -20,8 +20,7 @@ from msgspec import structs
 from transformers import GenerationConfig
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
-from dynatui.servers.deployment import Band, Deployment, Engine, Tree, commands
-from dynatui.servers.engines import ENGINES
+from dynatui.servers.engines import ENGINES, Band, Deployment, Engine, Tree, commands
 from tests.dynatui.servers.profiles import CODE
 
 VLLM, SGLANG, LLAMA_CPP, TENSORRT_LLM, TRANSFORMERS = ENGINES.values()

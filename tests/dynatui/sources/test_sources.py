@@ -14,7 +14,7 @@ import decoder
 from decoder.errors import ConfigError, PairError, PromptError, RecordingError
 from decoder.events import Event, Expected, Round, Run, Summary
 from decoder.methods.dynatree import DynaTree
-from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.record.reader import read_events

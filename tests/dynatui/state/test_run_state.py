@@ -11,7 +11,7 @@ from decoder.events import End, Event, Knob, Run, Summary
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.prompts.prompt import with_category
+from decoder.prompt import with_category
 from decoder.tree import Origin, depths
 from dynatui.state import session_log
 from dynatui.state.lane import IN_A_ROW, Curve, LaneState

@@ -12,7 +12,7 @@ import pytest
 
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from dynatui.cli import presets
+from dynatui.cli import settings
 from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.tuning import job as module
 from dynatui.lab.tuning.job import OnPrompts
@@ -77,7 +77,7 @@ def test_what_was_found_is_said_and_kept_and_can_be_used(
     (job,) = tuner.jobs
     assert (job.prompts, job.minutes, job.config.seed, job.config.sampling.temperature) == (("Once",), 2.0, 3, 0.6)
     captured = capsys.readouterr()
-    path = presets.folder() / "mine.toml"
+    path = settings.preset_folder() / "mine.toml"
     assert "mine is faster than the preset tuned" in captured.out
     assert captured.err.endswith(f"dynatui: {path} is written; dynatui --preset mine uses it\n")
     assert path.read_text(encoding="utf-8").startswith("# Found by dynatui tune ")
@@ -90,13 +90,13 @@ def test_what_was_found_is_said_and_kept_and_can_be_used(
 def test_what_is_not_worth_keeping_is_not_written(tuner: Tuner, found: Tuned) -> None:
     tuner.found = found
     assert main(["tune"]) == 0
-    assert list(presets.folder().iterdir()) == []
+    assert list(settings.preset_folder().iterdir()) == []
 
 
 def test_a_preset_that_is_there_is_refused_before_anything_is_measured(tuner: Tuner, refused: Refused) -> None:
     line = "there is a preset mine already; give another --name, or --force to replace it"
-    presets.folder().mkdir()
-    (presets.folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
+    settings.preset_folder().mkdir()
+    (settings.preset_folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
     assert (refused("tune"), tuner.jobs) == (line, [])
     assert main(["tune", "--force"]) == 0
     assert len(tuner.jobs) == 1
@@ -106,7 +106,7 @@ def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
     tuner: Tuner, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def meanwhile() -> None:
-        (presets.folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
+        (settings.preset_folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
 
     tuner.during["check"] = meanwhile
     assert main(["tune"]) == 2
@@ -115,7 +115,7 @@ def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
     assert captured.err.splitlines()[-1] == (
         "dynatui: there is a preset mine already; give another --name, or --force to replace it"
     )
-    assert (presets.folder() / "mine.toml").read_text(encoding="utf-8") == "d0 = 4\n"
+    assert (settings.preset_folder() / "mine.toml").read_text(encoding="utf-8") == "d0 = 4\n"
 
 
 def test_a_reader_who_left_does_not_keep_the_preset_from_being_written(
@@ -128,7 +128,7 @@ def test_a_reader_who_left_does_not_keep_the_preset_from_being_written(
     monkeypatch.setattr(streams, "discard_output", lambda: None)
     assert main(["tune"]) == 0
     assert tuner.jobs
-    assert presets.names() == ["mine"]
+    assert settings.preset_names() == ["mine"]
 
 
 def test_a_tiny_pair_is_tuned_from_the_command_line(
@@ -171,5 +171,5 @@ def test_a_signal_ends_the_search_or_quits_and_says_that_nothing_was_written(
     tuner.during = {"search": partial(raised, searching), "check": partial(raised, checking)}
     assert main(["tune"]) == code
     captured = capsys.readouterr()
-    assert (tuner.stopped, presets.names()) == (stopped, [] if code else ["mine"])
+    assert (tuner.stopped, settings.preset_names()) == (stopped, [] if code else ["mine"])
     assert (captured.out == "", captured.err.endswith(QUIT)) == (bool(code), bool(code))

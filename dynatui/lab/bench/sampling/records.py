@@ -13,7 +13,7 @@ import msgspec
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.errors import ConfigError, PromptError, quoted, require
-from decoder.prompts.prompt import AnyPrompt
+from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
 from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting

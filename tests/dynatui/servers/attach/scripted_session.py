@@ -16,8 +16,7 @@ from dynatui.servers.attach.events import (
     Server,
     Wasted,
 )
-from dynatui.servers.attach.exposition import lines_of
-from dynatui.servers.attach.figures import History
+from dynatui.servers.attach.figures import History, lines_of
 from dynatui.servers.attach.servers import KINDS, Kind, recognised
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)

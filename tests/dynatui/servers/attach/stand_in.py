@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dynatui.servers.attach.events import Event, Promise, PromisedChain, Reading
-from dynatui.servers.attach.exposition import lines_of
-from dynatui.servers.attach.figures import History
+from dynatui.servers.attach.figures import History, lines_of
 from dynatui.servers.attach.servers import KINDS, Kind
 from dynatui.servers.profile_file import Chain, DraftProfile, ModelSize, Profile, StepPoint
 from dynatui.state.server_state import ServerState, fold

@@ -14,7 +14,7 @@ import pytest
 from decoder.errors import ConfigError
 from dynatui.servers.attach import client as client_module
 from dynatui.servers.attach.client import TOKEN, Client, token
-from dynatui.servers.attach.exposition import NotMetricsError, PageError
+from dynatui.servers.attach.figures import NotMetricsError, PageError
 from tests.dynatui.servers.attach.page_server import Answer, PageServer, by_path, dripping, page, raw, serving, text
 
 SECRET = "sk-very-secret-token"  # noqa: S105 - a fake token

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.servers.attach import exposition
-from dynatui.servers.attach.exposition import NotMetricsError, Page, lines_of, parsed, require_metrics
+from dynatui.servers.attach import figures
+from dynatui.servers.attach.figures import NotMetricsError, Page, lines_of, parsed, require_metrics
 from tests.dynatui.servers.attach.page_server import page
 
 NAMES = ("vllm:generation_tokens", "vllm:spec_decode")
@@ -70,7 +70,7 @@ def test_a_line_that_cannot_be_parsed_is_quoted(line: str) -> None:
 
 
 def test_a_page_of_more_series_than_can_be_read_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exposition, "MOST_LINES", 200)
+    monkeypatch.setattr(figures, "MOST_LINES", 200)
     lines = [f'a{{b="{number}"}} 1' for number in range(201)]
     assert len(parsed(lines[:-1], ("a",))["a"]) == 200
     with pytest.raises(NotMetricsError, match="has 201 lines"):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from decoder.events import encode
 from dynatui.servers.attach.events import MOST_COUNTED, MOST_POSITIONS, Figures, Reading, decode_line
-from dynatui.servers.attach.exposition import Labels, Page, Series, lines_of, parsed
 from dynatui.servers.attach.figures import (
     PAYING_FROM,
     ROUNDS,
@@ -16,11 +15,16 @@ from dynatui.servers.attach.figures import (
     WASTED_BELOW,
     Counts,
     Judgement,
+    Labels,
+    Page,
+    Series,
     as_event,
     counted,
     figures,
     increase,
     judged,
+    lines_of,
+    parsed,
     remembered,
     restarted,
 )

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from decoder.events import encode
 from dynatui.servers.attach.events import Answer, decode_line
-from dynatui.servers.attach.exposition import PageError
+from dynatui.servers.attach.figures import PageError
 from dynatui.servers.attach.request import Request, answer, body, sent
 from dynatui.servers.attach.servers import KINDS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from dynatui.servers.attach.events import Drafting, Figures, Load, Reading, Server
-from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.figures import lines_of
 from dynatui.servers.attach.servers import KINDS, Kind, recognised
 from tests.dynatui.servers.attach.page_server import page
 from tests.dynatui.servers.attach.scripted_session import known, readings, told

@@ -15,8 +15,7 @@ import pytest
 from dynatui.servers.attach.address import address
 from dynatui.servers.attach.client import Client
 from dynatui.servers.attach.events import Event, Gap, Opening, Reading, Server
-from dynatui.servers.attach.exposition import NotMetricsError, PageError, lines_of
-from dynatui.servers.attach.figures import History
+from dynatui.servers.attach.figures import History, NotMetricsError, PageError, lines_of
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.attach.session import Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied

@@ -1,1 +1,0 @@
-"""Prompts: texts and conversations, and how they are read from files."""
