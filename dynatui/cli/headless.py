@@ -10,7 +10,7 @@ import msgspec
 from decoder.errors import DecoderError, ModelError, PromptError
 from decoder.events import Event
 from decoder.session.steering import Steering
-from dynatui.prometheus.exporter import Exporter, exporting
+from dynatui.prometheus import Exporter, exporting
 from dynatui.record.comparison import CHANGED, Comparison, told
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript

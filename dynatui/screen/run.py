@@ -20,7 +20,7 @@ from decoder.analysis.stalls import stall_notes
 from decoder.events import Event
 from dynatui.clean import clean_line
 from dynatui.number_format import counted, memory_by_rank, percent, short
-from dynatui.prometheus.exporter import exporting
+from dynatui.prometheus import exporting
 from dynatui.record.command_line import command_line
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder

@@ -21,7 +21,7 @@ from decoder.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
 from dynatui.gpu import memory_bytes_per_s
-from dynatui.prometheus.exporter import Exporter
+from dynatui.prometheus import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
 from dynatui.sources.energy import metered

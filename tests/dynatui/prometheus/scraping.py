@@ -12,7 +12,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.events import End, Event, Knob, Start, Summary
-from dynatui.prometheus.exporter import Exporter
+from dynatui.prometheus import Exporter
 from tests.dynatui.scripted_runs import plain_round, run
 
 PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.events import Event, Round, Start
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
-from dynatui.prometheus.exporter import BOUNDS_S, Exporter
+from dynatui.prometheus import BOUNDS_S, Exporter
 from tests.dynatui.prometheus.scraping import Metrics, metrics_of, sessions
 from tests.dynatui.scripted_runs import HOSTILE, runs_of, story
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Start, Summary
-from dynatui.prometheus.exporter import Exporter, exporting
+from dynatui.prometheus import Exporter, exporting
 from dynatui.screen import run
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource
@@ -214,7 +214,7 @@ def test_why_a_port_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch, er
 def test_without_a_port_nothing_of_prometheus_is_imported(tmp_path: Path) -> None:
     code = (
         "import json, sys, threading, dynatui.main, dynatui.cli.headless, dynatui.screen.run\n"
-        "from dynatui.prometheus.exporter import exporting\n"
+        "from dynatui.prometheus import exporting\n"
         "with exporting(None) as exporter: found = [exporter, threading.active_count()]\n"
         "print(json.dumps([*found, [name for name in sys.modules if name.startswith('prometheus_client')]]))"
     )
