@@ -133,8 +133,8 @@ def _from_objects(name: str, window: Window, prompt_field: str | None) -> Prompt
     except MalformedError as error:
         raise PromptError(f"{shown}: line {error.line}: {error}; {_EXAMPLE}") from None
     if not prompts:
-        why = f"{left_out} conversations without a user message" if left_out else "no prompt"
-        raise PromptError(f"{shown} holds {why}; {_EXAMPLE}" if left_out else f"{shown} is empty; {_EXAMPLE}")
+        why = f"holds {left_out} conversations without a user message" if left_out else "is empty"
+        raise PromptError(f"{shown} {why}; {_EXAMPLE}")
     return PromptFile(name, tuple(prompts), tuple(fields), left_out, tuple(answers))
 
 
@@ -146,7 +146,7 @@ def _from_text_file(name: str, chunks: Iterable[str]) -> PromptFile:
         if length > LONGEST:
             raise PromptError(
                 f"{shown} is one text of more than {LONGEST >> 20} MiB, which is longer than any context; shorten the "
-                'text, or write one object per line, such as {"prompt": "Once"}'
+                f"text, or {_EXAMPLE}"
             )
     text = _without_newline("".join(parts))
     if not text:
