@@ -17,7 +17,7 @@ from decoder.errors import PromptError, shortened
 from decoder.prompt import AnyPrompt, FieldError, Prompt, as_prompt, has_prompt, plainest, prompt_in, templated
 from dynatui.files import opened
 from dynatui.number_format import counted
-from dynatui.prompts.text_chunks import LONGEST, MalformedError, Window, objects, text_chunks, value_at
+from dynatui.prompts.reader import LONGEST, MalformedError, Window, objects, text_chunks, value_at
 
 STANDARD_INPUT = "-"
 MOST_PROMPTS = 2**20

@@ -9,9 +9,9 @@ from textual.containers import Container
 from decoder.errors import DecoderError
 from dynatui.render import server as panels
 from dynatui.render import status
-from dynatui.render.advice import loads, speedups
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
+from dynatui.render.server_load import loads, speedups
 from dynatui.screen.mouse import in_line
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets

@@ -13,9 +13,10 @@ from rich.cells import cell_len
 
 from dynatui.cli.advise import named_device
 from dynatui.render import server as panels
-from dynatui.render.advice import advice_lines, load_curve, loads
+from dynatui.render.advice import advice_lines
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, answer, series, summary, time_text
+from dynatui.render.server_load import load_curve, loads
 from dynatui.servers.advice import Advice, advised
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.servers.attach.servers import KINDS
