@@ -244,9 +244,11 @@ class Race:
             self.pace.prepare_all()
 
     def _next(self) -> Lane | None:
-        """The lane with the least decode time without stalls; None if the texts of all open methods have ended."""
+        """The lane with the least decode time without stalls, and of lanes with equal times the lane with the fewest
+        rounds; None if the texts of all open methods have ended.
+        """
         active = (lane for lane in self.lanes if not lane.ended)
-        return min(active, key=lambda lane: lane.decode_s - lane.stalled_s, default=None)
+        return min(active, key=lambda lane: (lane.decode_s - lane.stalled_s, lane.rounds), default=None)
 
     def close(self) -> None:
         self.clock.close()

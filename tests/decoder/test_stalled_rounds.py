@@ -89,6 +89,16 @@ def test_a_round_that_stands_still_changes_nothing_of_who_goes_next(run: Any) ->
     assert [event.method for event in rounds(usual)] == [event.method for event in rounds(stalled)]
 
 
+def test_a_first_round_that_was_nothing_but_a_stall_is_followed_by_the_first_round_of_the_next_method(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Clock, "end", lambda clock, took_s: Waited(0.0, took_s if clock.rounds == 1 else 0.0))
+    stalled, _ = run(1)
+    first = rounds(stalled)[0]
+    assert first.stalled_s == first.t, "without stalls, this method's clock is still 0"
+    assert tuple(event.method for event in rounds(stalled)[: len(METHODS)]) == METHODS
+
+
 def test_waits_of_every_round_are_written_and_withhold_the_speedup(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clock, "end", lambda _, took_s: Waited(0.2 * took_s, 0.0))
     played, _ = run(None, tokens=120)
