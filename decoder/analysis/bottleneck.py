@@ -34,11 +34,11 @@ class Words:
 WITHOUT_HOPE = Remedy(
     "another draft (dynatui profile compares candidates); with this draft, --methods ar", "another draft"
 )
-_BETTER_DRAFT = Remedy("a draft that agrees more often (dynatui profile compares candidates)", "better draft")
+_BETTER_DRAFT = Remedy("a draft that agrees more often (dynatui profile compares candidates)", "a better draft")
 _FASTER_PATH = Remedy(
     "a faster decoding path if there is one (see dynatui doctor), or larger models, with which this time is a smaller "
     "share of a round",
-    "faster path",
+    "a faster path",
 )
 WORDS: Mapping[Limit, Words] = {
     "agreement": Words(
@@ -57,7 +57,7 @@ WORDS: Mapping[Limit, Words] = {
         remedy=Remedy(
             "a smaller draft, or shallower trees, since each level takes one pass of the draft", "shallower trees"
         ),
-        settled=Remedy("a smaller draft", "smaller draft"),
+        settled=Remedy("a smaller draft", "a smaller draft"),
     ),
     "verification": Words(
         clause="verification time grows with rows: {rows:.1f} rows take {growth:.2f} times as long as one row",
@@ -224,7 +224,10 @@ def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | N
 
 
 def headline(bottleneck: Bottleneck | None, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """Main limit and remedy in one line, in a long and a short wording; empty if no limit is known."""
+    """One line with the main limit and the remedy, in three wordings, the longest first; the shortest has no remedy.
+
+    Empty if no limit is known.
+    """
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return ()
     words = WORDS[limit]
@@ -232,7 +235,8 @@ def headline(bottleneck: Bottleneck | None, remedy: Remedy | None = None) -> tup
     hint = (remedy or (WITHOUT_HOPE if is_hopeless(bottleneck) else words.remedy)).hint
     return (
         f"{brief} ({words.assumption}: {bottleneck.bounds[0].gain:.2f}x as fast); would help: {hint}",
-        f"{brief}: {hint}",
+        f"{brief}; try {hint}",
+        brief,
     )
 
 
