@@ -112,7 +112,15 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 def _misused(error: click.ClickException) -> str:
     context: Any = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "dynatui")
-    return f"{with_short_quotes(error.format_message().rstrip('.').replace('. (', ' ('))}; see {path} --help"
+    message = with_short_quotes(error.format_message().rstrip(".").replace(". (", " ("))
+    meant = isinstance(error, click.exceptions.NoSuchCommand) and context.parent is None and not error.possibilities
+    if message.endswith("?"):
+        return f"{message} See {path} --help"
+    return f"{message}; {_PROMPTS if meant else ''}see {path} --help"
+
+
+_PROMPTS = "give a prompt with --prompt TEXT, or a file of prompts with --prompt-file FILE; "
+"""Remedy for a word that resembles no command: it may be meant as a prompt."""
 
 
 def _show_version(context: click.Context, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - click's order

@@ -19,7 +19,9 @@ NEEDY = (
 )
 LINES = (
     ("--nope", "No such option '--nope'"),
-    ("dance", "No such command 'dance'"),
+    ("dance", "No such command 'dance'; give a prompt with --prompt TEXT, or a file of prompts with --prompt-file FILE;"),
+    ("reply", "No such command 'reply'. Did you mean 'replay'? See dynatui --help"),
+    ("bench dance", "No such command 'dance'; see dynatui bench --help"),
     ("--prompt", "requires an argument"),
     ("--d0 deep", "Invalid value for '--d0'"),
     ("--d0 12", "D0 is 12; give 1 to 7"),
