@@ -19,7 +19,10 @@ NEEDY = (
 )
 LINES = (
     ("--nope", "No such option '--nope'"),
-    ("dance", "No such command 'dance'; give a prompt with --prompt TEXT, or a file of prompts with --prompt-file FILE;"),
+    (
+        "dance",
+        "'dance'; give a prompt with --prompt TEXT, or a file of prompts with --prompt-file FILE; see dynatui --help",
+    ),
     ("reply", "No such command 'reply'. Did you mean 'replay'? See dynatui --help"),
     ("bench dance", "No such command 'dance'; see dynatui bench --help"),
     ("--prompt", "requires an argument"),
