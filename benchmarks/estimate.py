@@ -97,7 +97,7 @@ def part(launch: Launch) -> str:
 
 def keys_in_turn(launch: Launch, text: int) -> int:
     """Keys that a multiprocessor reads one after the other in `attend_by_parts`: of the text, or of the pass itself."""
-    from decoder.forward.static.kernels import tree_attention  # noqa: PLC0415 - Triton may be missing
+    from decoder.session.cuda_graph.kernels import tree_attention  # noqa: PLC0415 - Triton may be missing
 
     (count, *_), (heads, parts, queries, width) = launch.shapes[0], launch.shapes[5]
     shape = Heads(heads, queries // count, width, 0)
@@ -112,8 +112,8 @@ def in_turn(launch: Launch, costs: Costs, given: Given) -> float:
     """Time of what a multiprocessor does one step after the other in a Triton kernel; truncation finds all it searches
     for in its lists.
     """
-    from decoder.sampling.kernels import searched_truncation as truncation  # noqa: PLC0415 - as above
     from decoder.session.cuda_graph.kernels import keep_level, pack_tree  # noqa: PLC0415 - as above
+    from decoder.session.cuda_graph.kernels import searched_truncation as truncation  # noqa: PLC0415 - as above
 
     shapes, bits = launch.shapes, 8 * launch.dtypes[0].itemsize
     blocks: Mapping[str, Callable[[], int]] = {
@@ -170,7 +170,7 @@ def _l2_bytes(launch: Launch) -> int:
     """Bytes that the programs of a product with its norm read, all rows in each; 0 for torch's products."""
     if launch.name != NORMED:
         return 0
-    from decoder.forward.static.kernels import normed_product  # noqa: PLC0415 - as above
+    from decoder.session.cuda_graph.kernels import normed_product  # noqa: PLC0415 - as above
 
     (count, size), weight, _, (_, width) = launch.shapes
     tile = max(16, 1 << (count - 1).bit_length())

@@ -15,7 +15,7 @@ from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.drafted_round import GREEDY_GAIN, SAMPLED_GAIN, LookupPauses
-from decoder.forward.batch_invariant.pass_sizes import refuse_float64
+from decoder.forward.batch_invariant import refuse_float64
 from decoder.forward.compiled.library import gumbel_on_host
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer

@@ -15,7 +15,7 @@ import torch
 from benchmarks.stages.worker import Work
 from decoder.errors import first_line
 from decoder.forward.families.model import Heads, LayerSlots
-from decoder.forward.static.kernels import tree_attention
+from decoder.session.cuda_graph.kernels import tree_attention
 from decoder.system.device import Graphs, Mark, multiprocessors_of, without_gradients
 
 SHAPES = {

@@ -16,7 +16,7 @@ from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
-from decoder.verify.lossless.batched.plans import draw
+from decoder.verify.lossless.batched import draw
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]]

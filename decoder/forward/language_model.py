@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.errors import PairError
-from decoder.forward.batch_invariant.pass_sizes import exactly
+from decoder.forward.batch_invariant import exactly
 from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled.growth import TreeGrower
 from decoder.forward.compiled.library import library
@@ -180,7 +180,7 @@ class LanguageModel:
         if self.runs_without_module:
             # Memory may not suffice for the current form and the module together, so the current form is dropped first.
             self.run_by_module()
-        by = imported("decoder.forward.batch_invariant.attention")
+        by = imported("decoder.forward.exact_attention")
         return self.with_forward(exactly(by.ExactModule(self.hf.module), self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":

@@ -13,7 +13,7 @@ import msgspec
 from safetensors import SafetensorError, safe_open
 
 from decoder.errors import ModelError, PairError, first_line, quoted, shortened
-from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf_file import is_gguf
 from decoder.models.hub import hub_file, is_hub_id, is_pointer, is_small
 
 CONFIG, INDEX, SINGLE = "config.json", "model.safetensors.index.json", "model.safetensors"

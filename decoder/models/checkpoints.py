@@ -26,7 +26,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import longest_text
 from decoder.models.adapters import base_of
 from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of, file_of
-from decoder.models.gguf.file import gguf_file, is_gguf
+from decoder.models.gguf_file import gguf_file, is_gguf
 from decoder.models.load_progress import Share, Tell, downloading
 from decoder.models.names import repository
 from decoder.models.tokenizer import Encoded, TextTokenizer
@@ -92,7 +92,7 @@ def load_model(
         DeviceError: The model does not fit in the device's memory.
     """
     if is_gguf(name):
-        from decoder.models.gguf.model import load_gguf  # noqa: PLC0415 - few runs need it
+        from decoder.models.gguf_model import load_gguf  # noqa: PLC0415 - few runs need it
 
         return load_gguf(name, device, gpu_layers)
 
@@ -148,8 +148,8 @@ def embedded_traits(folder: str, device: torch.device, dtype: torch.dtype, tell:
 
 def load_tokenizer(name: str) -> TextTokenizer:
     if is_gguf(name):
-        from decoder.models.gguf.file import check_gguf  # noqa: PLC0415 - few runs need it
-        from decoder.models.gguf.model import GgufTokenizer  # noqa: PLC0415 - as above
+        from decoder.models.gguf_file import check_gguf  # noqa: PLC0415 - few runs need it
+        from decoder.models.gguf_model import GgufTokenizer  # noqa: PLC0415 - as above
 
         check_gguf(display_name(name), file := gguf_file(name))
         return GgufTokenizer(file)

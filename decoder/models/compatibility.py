@@ -31,7 +31,7 @@ from decoder.forward.layer_kinds import (
 from decoder.knobs import MOST
 from decoder.models.checkpoint_files import LARGEST
 from decoder.models.checkpoints import load_tokenizer
-from decoder.models.gguf.file import GgufFile, check_gguf
+from decoder.models.gguf_file import GgufFile, check_gguf
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 

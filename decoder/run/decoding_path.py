@@ -17,7 +17,7 @@ from decoder.forward.families.registry import FAMILIES, only_compiled
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import HOST_ROUNDS, SHAPED, UNCAPTURED, keeps_states, takes_paths, windows_of
 from decoder.forward.linear import HALF, products_pay_in_bfloat16
-from decoder.models.gguf.file import BY_PATHS, GgufFile
+from decoder.models.gguf_file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported
 from decoder.system.device import has_graphs

@@ -17,7 +17,7 @@ from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import shapes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import cache_bytes
-from decoder.models.gguf.file import GgufFile, row_bytes
+from decoder.models.gguf_file import GgufFile, row_bytes
 from decoder.models.pair import Pair
 from decoder.models.quantisation import Quantisation, bits_per_number, without_weights
 from decoder.system.computing_clock import ComputingClock

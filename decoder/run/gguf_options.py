@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from decoder.errors import require
 from decoder.forward.llama_cpp.library import library
 from decoder.methods import chosen
-from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf_file import is_gguf
 from decoder.run.config import RunConfig
 
 

@@ -11,7 +11,7 @@ import torch
 
 from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
-from decoder.forward.batch_invariant.pass_sizes import refuse_float64
+from decoder.forward.batch_invariant import refuse_float64
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.parts import StatesReader
 from decoder.methods import chosen, require_model_free, require_shared_tokens

@@ -18,7 +18,7 @@ import msgspec
 
 from decoder.errors import DecoderError, ModelError, shortened
 from decoder.events import arithmetic
-from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf_file import is_gguf
 from decoder.models.names import LOOKUP, MTP
 from decoder.system.host_memory import host_memory
 from decoder.system.openmp import waiting_words
@@ -198,7 +198,7 @@ def devices(pair: Models) -> Iterator[Finding]:
 
 def _placed(pair: Models, native: Mapping[str, bool]) -> Iterator[Finding]:
     """Device and dtypes of the models."""
-    from decoder.forward.batch_invariant.pass_sizes import refuse_float64  # noqa: PLC0415 - imports torch
+    from decoder.forward.batch_invariant import refuse_float64  # noqa: PLC0415 - imports torch
     from decoder.system import device as system  # noqa: PLC0415
 
     named = [name for name in (pair.target, pair.draft) if name and name not in (LOOKUP, MTP)]

@@ -18,7 +18,7 @@ from decoder.models import checkpoints, compatibility, hub
 from decoder.models.adapters import adapter_of
 from decoder.models.adapters import base_of as base_of_adapter
 from decoder.models.checkpoint_files import Ends, content_of, decoded, weight_files
-from decoder.models.gguf.file import GgufFile, gguf_words, is_gguf
+from decoder.models.gguf_file import GgufFile, gguf_words, is_gguf
 from decoder.models.head_weights import sizes_of
 from decoder.models.heads import head_shape
 from decoder.models.inflated import Inflated, inflated_pair, made

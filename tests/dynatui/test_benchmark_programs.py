@@ -293,7 +293,7 @@ def test_attention_by_parts_takes_the_time_of_the_keys_of_one_part_of_the_text()
 
 @BY_TRITON
 def test_a_product_with_its_norm_takes_the_time_of_its_weights_or_of_the_rows_that_all_programs_read() -> None:
-    from decoder.forward.static.kernels.normed_product import columns_of  # noqa: PLC0415 - Triton may be missing
+    from decoder.session.cuda_graph.kernels.normed_product import columns_of  # noqa: PLC0415 - Triton may be missing
 
     weight = (1000, 1000)
     assert took("normed_columns", (4, 1000), weight, weight, (4, 1000)) == 4
@@ -306,7 +306,7 @@ def test_a_product_with_its_norm_takes_the_time_of_its_weights_or_of_the_rows_th
 
 @BY_TRITON
 def test_a_kernel_takes_the_time_of_the_blocks_that_a_program_reads_in_turn() -> None:
-    from decoder.sampling.kernels.searched_truncation import blocks  # noqa: PLC0415 - Triton may be missing
+    from decoder.session.cuda_graph.kernels.searched_truncation import blocks  # noqa: PLC0415 - Triton may be missing
 
     given = Given(top_k=True, top_p=True)
     one_row = took("exclude", (1, 50304), (1, 3), given=given)

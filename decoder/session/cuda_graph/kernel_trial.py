@@ -61,13 +61,13 @@ STATES = 64
 
 def kernels() -> Mapping[str, Callable[..., Any]]:
     """Kernels by the name of the field of `Operators` that they replace. Raises ImportError without triton."""
-    from decoder.sampling.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
     from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
         best_tokens,
         keep_level,
         pack_tree,
         verify_tree,
     )
+    from decoder.session.cuda_graph.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
 
     return {
         "add_children": best_tokens.add_children,
@@ -83,7 +83,7 @@ def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
     """For each part of a model's layers, a function that returns a form with kernels for this part, or the given form
     if the kernels support none of its layers. Raises ImportError without triton.
     """
-    from decoder.forward.static.kernels import normed_product, tree_attention  # noqa: PLC0415 - as above
+    from decoder.session.cuda_graph.kernels import normed_product, tree_attention  # noqa: PLC0415 - as above
 
     return {"attention": tree_attention.with_kernels, "norms and products": normed_product.with_kernels}
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from decoder.verify.lossless import block, bottom_up, khisti, top_down, traversal
-from decoder.verify.lossless.batched import bottom_up as batched_bottom_up
-from decoder.verify.lossless.batched import plans
-from decoder.verify.lossless.batched.plans import VerifyOnDevice
+from decoder.verify.lossless import batched, block, bottom_up, khisti, top_down, traversal
+from decoder.verify.lossless.batched import VerifyOnDevice
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.naive import NAIVE
@@ -50,18 +48,18 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
     )
 
 
-_NAIVE_TREE = _top_down(NAIVE, partial(plans.verify, plans.NAIVE))
+_NAIVE_TREE = _top_down(NAIVE, partial(batched.verify_planned, batched.NAIVE))
 
 SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
 """Solvers by the verifier's name; statistics use the solvers' acceptance rates."""
 VERIFIERS = {
-    "nss": _top_down(NSS, partial(plans.verify, plans.NSS)),
+    "nss": _top_down(NSS, partial(batched.verify_planned, batched.NSS)),
     "naive": _first_path(_NAIVE_TREE),
     "naive_tree": _NAIVE_TREE,
-    "spectr": _top_down(SPECTR, partial(plans.verify, plans.SPECTR)),
-    "specinfer": _top_down(SPECINFER, partial(plans.verify, plans.SPECINFER)),
-    "khisti": _top_down(khisti.KHISTI, partial(plans.verify_visited, khisti.solve)),
-    "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
-    "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
+    "spectr": _top_down(SPECTR, partial(batched.verify_planned, batched.SPECTR)),
+    "specinfer": _top_down(SPECINFER, partial(batched.verify_planned, batched.SPECINFER)),
+    "khisti": _top_down(khisti.KHISTI, partial(batched.verify_visited, khisti.solve)),
+    "block": _bottom_up(block.stops, partial(batched.verify_stops, batched.block_stops)),
+    "traversal": _bottom_up(traversal.stops, partial(batched.verify_stops, batched.traversal_stops)),
 }
 """Verifiers by name, in the order of Thomas et al. 2026: later verifiers use a larger part of the tree."""

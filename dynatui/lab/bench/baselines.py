@@ -16,7 +16,7 @@ from decoder.append_only import TokenLog
 from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require, shortened
 from decoder.forward.llama_cpp.library import library, require_package
-from decoder.models.gguf.file import SUFFIX, check_gguf, gguf_file, is_gguf
+from decoder.models.gguf_file import SUFFIX, check_gguf, gguf_file, is_gguf
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 from decoder.session.hf_assisted import as_wide_as, drawn_by

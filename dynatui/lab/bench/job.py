@@ -19,7 +19,7 @@ from decoder.events import Figures, place
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free, require_shared_tokens
-from decoder.models.gguf.file import gguf_file
+from decoder.models.gguf_file import gguf_file
 from decoder.models.heads import is_model_free
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts

@@ -23,7 +23,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.models.compatibility import check_architecture
-from decoder.models.gguf.file import is_gguf
+from decoder.models.gguf_file import is_gguf
 from decoder.models.heads import require_whole_draft
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig

@@ -20,7 +20,7 @@ from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import probabilities
 from decoder.selector.policy import LOOKED_BACK, Root
 from decoder.tree import TokenTree
-from decoder.verify.lossless.batched.plans import draw
+from decoder.verify.lossless.batched import draw
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows

@@ -19,7 +19,7 @@ from decoder.heads.parts import HeadModule, StatesReader
 from decoder.models.checkpoint_files import weight_files
 from decoder.models.checkpoints import display_name, load_config
 from decoder.models.compatibility import tokenizers_of
-from decoder.models.gguf.file import GgufFile, row_bytes
+from decoder.models.gguf_file import GgufFile, row_bytes
 from decoder.models.heads import is_model_free
 from decoder.models.hub import cached_folder, is_hub_id
 from decoder.models.names import LOOKUP, MTP

@@ -27,7 +27,7 @@ from decoder.tree import TokenTree
 from decoder.verify import independent
 from decoder.verify.independent import IndependentVerifier
 from decoder.verify.lossless import random_generator
-from decoder.verify.lossless.batched.plans import draw
+from decoder.verify.lossless.batched import draw
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator, RandomGenerator
 from decoder.verify.lossless.top_down import Accepted

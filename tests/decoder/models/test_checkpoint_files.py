@@ -28,7 +28,7 @@ from decoder.models.checkpoints import (
     looks_like_a_path,
 )
 from decoder.models.compatibility import probe
-from decoder.models.gguf.file import gguf_file
+from decoder.models.gguf_file import gguf_file
 from tests.decoder.makers import TinyModels
 from tests.head_files import in_two_files, reconfigure, rewrite
 

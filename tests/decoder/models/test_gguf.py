@@ -15,8 +15,8 @@ import torch
 from decoder.errors import ConfigError
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config, load_model, load_tokenizer, looks_like_a_path
 from decoder.models.compatibility import SAMPLE, check_config, tokenizers_of
-from decoder.models.gguf.file import GgufFile, gguf_file, gguf_words, is_gguf, row_bytes
-from decoder.models.gguf.model import GgufTokenizer
+from decoder.models.gguf_file import GgufFile, gguf_file, gguf_words, is_gguf, row_bytes
+from decoder.models.gguf_model import GgufTokenizer
 from decoder.models.text import TextStream, fed_text
 from decoder.models.tokenizer import TextTokenizer
 from tests.gguf_pair import GgufPair, needs_llama_cpp

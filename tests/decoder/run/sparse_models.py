@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import MixtralConfig
 
-from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf_file import GgufFile
 
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 1}
 

@@ -17,7 +17,7 @@ from decoder.forward.llama_cpp.cache import LlamaCache
 from decoder.forward.llama_cpp.forward import LlamaStateCache
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config
-from decoder.models.gguf.file import gguf_words
+from decoder.models.gguf_file import gguf_words
 from decoder.run import gguf_options
 from decoder.run.decoding_path import decoding_path, expected_path
 from decoder.run.gguf_options import require_gpu_layers

@@ -16,8 +16,7 @@ from transformers import BloomConfig
 from decoder import Fixed, Linear, RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.forward.batch_invariant.attention import ExactModule, _of_module
-from decoder.forward.batch_invariant.pass_sizes import (
+from decoder.forward.batch_invariant import (
     CUDA_ROWS,
     PADDED_ROWS,
     UNPADDED_ROWS,
@@ -26,6 +25,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
     padded,
     parts,
 )
+from decoder.forward.exact_attention import ExactModule, _of_module
 from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
@@ -492,6 +492,6 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
     def doubled(*parts: Any) -> Tensor:
         return 2 * attend(*parts)
 
-    monkeypatch.setattr("decoder.forward.batch_invariant.attention.attend", doubled)
+    monkeypatch.setattr("decoder.forward.exact_attention.attend", doubled)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
         tiny_models.engine("gpt2", "bfloat16").batch_invariant()

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.drawn_drafter import draw_tree
-from decoder.verify.lossless import block, specinfer, spectr, traversal
-from decoder.verify.lossless.batched import bottom_up, plans
-from decoder.verify.lossless.batched.plans import PlannedSolver, draw, race
+from decoder.verify.lossless import batched, block, specinfer, spectr, traversal
+from decoder.verify.lossless.batched import PlannedSolver, block_stops, draw, race, traversal_stops
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -96,7 +95,12 @@ def pure_specinfer(target: Row, draft: Row, drawn: list[int]) -> Expected:
 @ALL_ROWS
 @pytest.mark.parametrize(
     ("solver", "pure"),
-    [(plans.NAIVE, pure_naive), (plans.SPECTR, pure_spectr), (plans.SPECINFER, pure_specinfer), (plans.NSS, None)],
+    [
+        (batched.NAIVE, pure_naive),
+        (batched.SPECTR, pure_spectr),
+        (batched.SPECINFER, pure_specinfer),
+        (batched.NSS, None),
+    ],
     ids=["naive", "spectr", "specinfer", "nss"],
 )
 def test_the_plan_of_each_node_is_the_pure_one(
@@ -129,8 +133,8 @@ def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> N
 @ALL_ROWS
 def test_stops_of_traversal_and_block_are_the_pure_ones(top_p: float) -> None:
     tree, chain = case(TREE, top_p), case(CHAIN, top_p)
-    assert_same_stops(bottom_up.traversal_stops(*tree.given), traversal.stops(tree.tree, *tree.pure), tree)
-    assert_same_stops(bottom_up.block_stops(*chain.given), block.stops(chain.tree, *chain.pure), chain)
+    assert_same_stops(traversal_stops(*tree.given), traversal.stops(tree.tree, *tree.pure), tree)
+    assert_same_stops(block_stops(*chain.given), block.stops(chain.tree, *chain.pure), chain)
 
 
 @pytest.mark.parametrize("name", VERIFIERS)
@@ -146,9 +150,9 @@ def test_a_draw_of_target_probability_zero_prunes() -> None:
     given = case(CHAIN, 0.9)
     target_probs = given.target_probs.clone()
     target_probs[1, given.tree.tokens[2]] = 0
-    stops = bottom_up.block_stops(given.tree, target_probs, given.draft_probs)
+    stops = block_stops(given.tree, target_probs, given.draft_probs)
     assert [stop.probability for stop in stops[:4]] == [0, 0, 0, 0]
-    found = bottom_up.traversal_stops(given.tree, target_probs, given.draft_probs)
+    found = traversal_stops(given.tree, target_probs, given.draft_probs)
     assert {stop.node for stop in found} == {0, 1}
 
 
@@ -173,11 +177,11 @@ def test_a_device_brings_the_numbers_of_the_host(name: str) -> None:
     for seed in range(12):
         found = VERIFIERS[name].on_device(*on_device, PhiloxGenerator(seed))
         assert found == VERIFIERS[name].on_device(*on_device, PhiloxGenerator(seed))
-    for solver in (plans.NSS, plans.NAIVE, plans.SPECTR, plans.SPECINFER):
+    for solver in (batched.NSS, batched.NAIVE, batched.SPECTR, batched.SPECINFER):
         there, here = solver.plan(*on_device), solver.plan(*given.given)
         assert torch.allclose(there.probabilities.cpu(), here.probabilities, atol=NEAR)
         assert torch.allclose(there.residual.cpu(), here.residual, atol=NEAR)
-    assert_same_stops(bottom_up.traversal_stops(*on_device), bottom_up.traversal_stops(*given.given), given)
+    assert_same_stops(traversal_stops(*on_device), traversal_stops(*given.given), given)
 
 
 @gpu

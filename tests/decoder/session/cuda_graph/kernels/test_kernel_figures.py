@@ -14,15 +14,14 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.model import Activation, Heads, LayerNorm, LayerSlots, Pass, RmsNorm, gated_silu
 from decoder.forward.linear import Linear
-from decoder.forward.static.kernels import tree_attention
-from decoder.forward.static.kernels.normed_product import normed_product
 from decoder.methods.dynatree import DynaTree
-from decoder.sampling.kernels.searched_truncation import SearchedTruncation
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import DraftLayout, DraftPart, DraftRule, Grown, draft_rule
 from decoder.session.cuda_graph.kernel_trial import Table
-from decoder.session.cuda_graph.kernels import best_tokens, keep_level, pack_tree, verify_tree
+from decoder.session.cuda_graph.kernels import best_tokens, keep_level, pack_tree, tree_attention, verify_tree
+from decoder.session.cuda_graph.kernels.normed_product import normed_product
+from decoder.session.cuda_graph.kernels.searched_truncation import SearchedTruncation
 from decoder.session.cuda_graph.static_shapes import DEEPEST, Shape
 from decoder.system.device import Multiprocessors
 from tests.decoder.sampling.truncated_rows import SETTINGS, truncation

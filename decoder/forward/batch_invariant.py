@@ -1,7 +1,9 @@
-"""Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split. The
-number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. No library
-documents which numbers of rows give equal bits, so sizes are tried with the target's weights on this machine. Attention
-must already be independent of the order of keys (see `attention`).
+"""Batch-invariant forward passes for --exact: the bits of a row do not depend on the other rows of its pass.
+
+Pass sizes are found by trial: small passes are padded to one of these sizes, large ones are split. The number of rows
+decides which kernel computes a matrix product, and so changes the last digits of every row. No library documents which
+numbers of rows give equal bits, so sizes are tried with the target's weights on this machine. Attention must already be
+independent of the order of keys (see `exact_attention`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,10 +12,10 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 
-from decoder.sampling.kernels import searched_truncation
-from decoder.sampling.kernels.searched_truncation import SearchedTruncation
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import DeviceTruncation
+from decoder.session.cuda_graph.kernels import searched_truncation
+from decoder.session.cuda_graph.kernels.searched_truncation import SearchedTruncation
 from tests.decoder.sampling.truncated_rows import SETTINGS, kept_by_host, rows, truncation
 from tests.triton_tools import loads_of
 

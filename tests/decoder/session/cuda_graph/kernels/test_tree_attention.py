@@ -10,8 +10,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 
 from decoder.forward.families.model import Heads, LayerSlots, Pass, attended, gelu
-from decoder.forward.static.kernels import tree_attention
-from decoder.forward.static.kernels.tree_attention import Division
+from decoder.session.cuda_graph.kernels import tree_attention
+from decoder.session.cuda_graph.kernels.tree_attention import Division
 from decoder.system.device import Multiprocessors
 from tests.triton_tools import interpreted, tree_mask
 

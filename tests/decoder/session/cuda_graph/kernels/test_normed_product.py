@@ -12,8 +12,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
 from decoder.forward.families.native import NativeModel
 from decoder.forward.linear import Linear
-from decoder.forward.static.kernels import normed_product
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
+from decoder.session.cuda_graph.kernels import normed_product
 from tests.decoder.family_models import made, static_of
 from tests.triton_tools import interpreted, recorded, tree_mask
 

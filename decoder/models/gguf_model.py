@@ -14,7 +14,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.llama_cpp.context import LlamaModel
 from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.library import IntPointer
-from decoder.models.gguf.file import LIMIT, GgufFile, check_gguf, gguf_file
+from decoder.models.gguf_file import LIMIT, GgufFile, check_gguf, gguf_file
 from decoder.models.tokenizer import Encoded
 from decoder.system.deferred import imported
 

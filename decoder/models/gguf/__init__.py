@@ -1,1 +1,0 @@
-"""GGUF files: metadata, limits, tokenizer, and the model that llama.cpp runs."""

@@ -1,1 +1,0 @@
-"""Triton kernels with the results of `decoder.sampling`'s torch code; imported only when they are tried on a GPU."""
