@@ -35,8 +35,7 @@ from decoder.errors import DecoderError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import cache_bytes, windows_of
-from decoder.system.computing_clock import ComputingClock
-from decoder.system.device import set_up
+from decoder.system.device import ComputingClock, set_up
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.tree import depths
 from dynatui.lab.bench.machine import Machine

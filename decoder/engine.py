@@ -70,7 +70,7 @@ class Engine:
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
             from decoder.draft.tree_size.plan_controller import PlanController
-            from decoder.session.cuda_graph.lookup_session import session_class
+            from decoder.session.cuda_graph.session import session_class
 
             plans = PlanController(slots.costs, self._acceptance) if by_cost else None
             return session_class(self.pair, knobs)(
@@ -101,7 +101,7 @@ class Engine:
         if by_host or self.slots is None or self.slots.refused:
             return None
         from decoder.heads.eagle3 import only_on_host
-        from decoder.session.cuda_graph.lookup_session import runs_on_device
+        from decoder.session.cuda_graph.session import runs_on_device
 
         if only_on_host(self.pair.head):
             return None

@@ -1,5 +1,6 @@
-"""The shape of a delayed tree (section 5 of the paper cited in `decoder.verify.lossless`). Imports no torch, since the
-option parser imports this module.
+"""The shape of a delayed tree (section 5 of the paper cited in `decoder.verify.lossless`), and the actions of a
+selector: all distinct shapes with K from 1 to 4, L1 up to 8 and L2 up to 8. Imports no torch, since the option parser
+imports this module.
 """
 
 from dataclasses import dataclass
@@ -45,3 +46,21 @@ def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree
     """All canonical shapes up to these maxima. For (4, 8, 8), these are 233 of the 324 shapes (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))
+
+
+MOST = DelayedTree(4, 8, 8)
+"""The action with the largest numbers."""
+ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
+"""The 233 actions, in the order of their numbers."""
+PLACE = {action: number for number, action in enumerate(ACTIONS)}
+LONGEST = MOST.depth
+"""Number of levels of the deepest tree."""
+MOST_NODES = MOST.most_nodes
+"""Number of drafted nodes of the largest tree."""
+ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
+"""Whether an action's tree is a single path, as the verifier `block` requires."""
+
+
+def action_number(shape: DelayedTree) -> int:
+    """Number of the action that describes the same trees as `shape`; raises KeyError if there is no such action."""
+    return PLACE[shape.canonical()]

@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled.growth import Expectation, Grown, TreeGrower
 from decoder.forward.kv_cache import MORE_ROWS, KvCache
 from decoder.forward.language_model import AT_ONCE, LanguageModel, fitted
 from decoder.forward.protocol import Mask
+from decoder.forward.token_choice import ranked
 from decoder.sampling.ranking import Best, Ranking, RankingAt
 from decoder.tree import TokenTree, visibility
 from decoder.tree_rules import TreeRule

@@ -12,8 +12,8 @@ from torch import Tensor
 from decoder.draft.draft_passes import Passes
 from decoder.draft.growth import Children, grow, kept_nodes
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled.growth import Expectation, Grown
+from decoder.forward.token_choice import ranked
 from decoder.sampling.noise import DraftProbabilities, Estimate
 from decoder.sampling.ranking import Best, Ranking
 from decoder.tree import TokenTree

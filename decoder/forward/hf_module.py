@@ -15,7 +15,7 @@ from decoder.forward.families.registry import HEAD
 from decoder.forward.layer_kinds import keeps_states, takes_paths
 from decoder.forward.linear import widen
 from decoder.forward.protocol import Forward, Wrapped
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 Load = Callable[[torch.device], Any]
 

@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant import exactly
-from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled.growth import TreeGrower
 from decoder.forward.compiled.library import library
 from decoder.forward.compiled.model import CompiledModel
@@ -27,8 +26,9 @@ from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_rotation
 from decoder.forward.taps import LayerStates, Observed, tapped
+from decoder.forward.token_choice import ranked
 from decoder.sampling.ranking import Best, Ranking
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 AT_ONCE = 512
 """Largest number of tokens that one pass over a text reads."""

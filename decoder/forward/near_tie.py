@@ -22,8 +22,8 @@ from decoder.forward.layer_kinds import keeps_states
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import truncation_mask
-from decoder.system.deferred import imported
 from decoder.system.device import free_bytes, has_room, memory_is_full
+from decoder.system.libraries import imported
 
 CHUNK = 512
 """Tokens per pass; a model with states reads a whole text in one pass, since caches may lose states between passes."""

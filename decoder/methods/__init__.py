@@ -18,11 +18,10 @@ from decoder.methods import (
     fixed,
     hf,
     linear,
-    sampling,
     streaming,
 )
 from decoder.methods.method import Method
-from decoder.methods.option import Option
+from decoder.methods.option import SAMPLING_OPTIONS, Option
 from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
@@ -118,7 +117,7 @@ def require_knobs(names: Iterable[KnobName]) -> None:
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
     """Options that set the parameters of a method, or those of sampling."""
-    return METHODS[name].options if name in METHODS else sampling.OPTIONS
+    return METHODS[name].options if name in METHODS else SAMPLING_OPTIONS
 
 
 def defaults(temperature: float, lanes: Iterable[str] = ()) -> dict[RulesName, TunableParameters]:

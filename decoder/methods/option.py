@@ -1,5 +1,5 @@
-"""Options that set a method's parameters: parsing and formatting. Independent of individual methods and of the
-command-line parser.
+"""Options that set a method's parameters: parsing and formatting, and the options of sampling, which all methods have.
+Independent of individual methods and of the command-line parser.
 """
 
 from collections.abc import Callable, Mapping
@@ -155,3 +155,15 @@ def _knob_value(knob: KnobInfo, text: str, fault: str) -> float:
     except ValueError:
         kind = "a whole number" if knob.integer else "a number"
         raise ConfigError(f"{fault}; give {knob.name} as {kind}") from None
+
+
+SAMPLING_OPTIONS = (
+    Option("temperature", float, "T", "Sampling temperature, 0 to 2; 0: greedy."),
+    Option("top_k", int, "N", "Sample only from the N most probable tokens; 0: from all."),
+    Option(
+        "top_p",
+        float,
+        "P",
+        "Sample only from the smallest set of most probable tokens with a total probability of P or more; 1: from all.",
+    ),
+)

@@ -30,8 +30,8 @@ from decoder.models.gguf_file import gguf_file, is_gguf
 from decoder.models.load_progress import Share, Tell, downloading
 from decoder.models.names import repository
 from decoder.models.tokenizer import Encoded, TextTokenizer
-from decoder.system.deferred import imported
 from decoder.system.device import DTYPES
+from decoder.system.libraries import imported
 
 EMBEDDED = Path(__file__).parents[1] / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"

@@ -33,7 +33,7 @@ from decoder.models.checkpoint_files import LARGEST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.gguf_file import GgufFile, check_gguf
 from decoder.models.tokenizer import TextTokenizer
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 REMEDY = "choose a decoder-only language model of another family"
 KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}

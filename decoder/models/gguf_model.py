@@ -16,7 +16,7 @@ from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.library import IntPointer
 from decoder.models.gguf_file import LIMIT, GgufFile, check_gguf, gguf_file
 from decoder.models.tokenizer import Encoded
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 UNUSED = 5
 """Type of tokens that only fill the vocabulary up to the width of the logits."""

@@ -29,7 +29,7 @@ from decoder.models.checkpoint_files import config_fault, weight_files, weight_s
 from decoder.models.hub import folder_with, tokenizer_fault
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from decoder.errors import ModelError, first_line, shortened
 from decoder.models.load_progress import Tell
 from decoder.models.names import repository, revision
-from decoder.system.quiet import quiet
+from decoder.system.libraries import quiet
 
 INSTALL = "pip install 'dynatui[sentencepiece]'"
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")

@@ -30,8 +30,8 @@ from decoder.models.checkpoints import (
 )
 from decoder.models.load_progress import Tell
 from decoder.models.quantisation import memory_of
-from decoder.system.deferred import imported
 from decoder.system.device import free_bytes
+from decoder.system.libraries import imported
 
 DRAFT_SHARE = 0.01
 """Ratio of the draft's to the target's parameters, as for the drafts of 68 million parameters for LLaMA-7B in SpecInfer

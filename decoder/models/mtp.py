@@ -24,7 +24,7 @@ from decoder.models.checkpoint_files import weight_files, weight_names
 from decoder.models.checkpoints import display_name
 from decoder.models.head_weights import weights_in
 from decoder.models.names import MTP
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 FAMILIES = frozenset(
     {"deepseek_v3", "glm4_moe", "glm4_moe_lite", "mellum", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_next"}

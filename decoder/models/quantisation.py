@@ -12,7 +12,7 @@ from decoder.errors import ConfigError, first_line, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import weight_bytes
 from decoder.forward.layer_kinds import cache_bytes, longest_text, windows_of
-from decoder.system.deferred import imported
+from decoder.system.libraries import imported
 
 REMEDY = "name the unquantised model"
 _BITS = ("bits", "w_bit", "nbits", "num_bits")

@@ -19,8 +19,8 @@ from decoder.forward.layer_kinds import HOST_ROUNDS, SHAPED, UNCAPTURED, keeps_s
 from decoder.forward.linear import HALF, products_pay_in_bfloat16
 from decoder.models.gguf_file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
-from decoder.system.deferred import imported
 from decoder.system.device import has_graphs
+from decoder.system.libraries import imported
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"

@@ -1,5 +1,9 @@
-"""Expected times of the models' passes on this machine, computed from the work of a pass. Weights are not read; a
-function returns None if its result is unknown.
+"""Expected times of the models' passes on this machine, computed from the work of a pass and the speed of the device.
+Weights are not read; a function returns None if its result is unknown.
+
+The speed of a CPU with torch's current number of threads is measured in less than 0.1 s: the bandwidth of reading
+memory and the rate of arithmetic, each by the shortest of several repetitions, since other processes can only lengthen
+one.
 """
 
 import math
@@ -10,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from decoder.analysis.roofline import DeviceSpeed, PassWork, expected_times
 from decoder.events import Expected
@@ -20,8 +25,7 @@ from decoder.forward.layer_kinds import cache_bytes
 from decoder.models.gguf_file import GgufFile, row_bytes
 from decoder.models.pair import Pair
 from decoder.models.quantisation import Quantisation, bits_per_number, without_weights
-from decoder.system.computing_clock import ComputingClock
-from decoder.system.cpu_speed import flops_per_s, read_bytes_per_s
+from decoder.system.device import ComputingClock
 
 _EXPERTS = re.compile(r"(^|\.)experts\.|_exps\.")
 """Names of the weights of experts, in modules and in GGUF files; each row uses only some experts."""
@@ -142,3 +146,39 @@ def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Ex
     if (on := speeds.get("target")) is None:
         return None
     return lambda text: expected_times(works["target"], on, works.get("draft"), speeds.get("draft"), text=text)
+
+
+LARGEST = 1 << 28
+"""Largest number of bytes that are read; a processor's caches are smaller."""
+LIMIT_S = 0.04
+"""Total time after which no further repetition starts."""
+FEWEST = 3
+"""Smallest number of repetitions after the warm-up."""
+ROWS, WIDTH = 64, 1024
+"""Shape of the measured product: as many rows as in a wide verification, and a square matrix of this width."""
+
+
+def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
+    """Bandwidth of reading `size` bytes repeatedly; data that fits in the caches is read faster. A sum is timed, since
+    torch has no faster way to read memory. `clock` returns seconds.
+    """
+    numbers = torch.zeros(max(1, min(size, LARGEST) // torch.float32.itemsize))
+    return numbers.nbytes / _shortest_s(numbers.sum, clock)
+
+
+@torch.inference_mode()
+def flops_per_s(dtype: torch.dtype, clock: Callable[[], float]) -> float:
+    """Rate of arithmetic in matrix products with weights in `dtype`; `clock` returns seconds."""
+    weight, rows = torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), torch.ones(ROWS, WIDTH)
+    return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: functional.linear(rows.to(dtype), weight), clock)
+
+
+def _shortest_s(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Shortest time of `work`, after a warm-up."""
+    work()
+    times = list[float]()
+    while len(times) < FEWEST or sum(times) < LIMIT_S:
+        start = clock()
+        work()
+        times.append(clock() - start)
+    return min(times)

@@ -22,7 +22,7 @@ from decoder.forward.near_tie import Judge
 from decoder.knobs import KnobName
 from decoder.methods import chosen, method_of, require_knobs, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
-from decoder.models.heads import kind_of
+from decoder.models.heads import head_kind
 from decoder.models.text import Pieces, TextStream
 from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
@@ -289,7 +289,7 @@ def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Me
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         target=pair.target_name,
         draft=pair.draft_name,
-        draft_head=kind_of(pair.head) if pair.head else msgspec.UNSET,
+        draft_head=head_kind(pair.head) if pair.head else msgspec.UNSET,
         device=pair.device,
         dtype=pair.dtype,
         draft_dtype=pair.draft_dtype,

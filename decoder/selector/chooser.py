@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.delayed_shape import ACTIONS, ONE_PATH, DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import ShapeChoice
 from decoder.errors import ConfigError
@@ -19,7 +19,6 @@ from decoder.models.checkpoints import EMBEDDED
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
-from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.policy import LOOKED_BACK, OneRoot, Root, scalars
 from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read_info, read_selector, require_fits
 

@@ -15,12 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.delayed_shape import ACTIONS, MOST, MOST_NODES, DelayedTree
 from decoder.draft.drawn_drafter import draw_tree
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import probabilities
-from decoder.selector.actions import ACTIONS, MOST, MOST_NODES
 from decoder.selector.policy import LOOKED_BACK
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree

@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from decoder.draft.delayed_shape import ACTIONS
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import ACTIONS
 
 SCALARS = (
     "entropy of the target before the root",

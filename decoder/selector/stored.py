@@ -12,9 +12,9 @@ import msgspec
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 
+from decoder.draft.delayed_shape import ACTIONS
 from decoder.errors import ConfigError, first_line, shortened
 from decoder.models.pair import Pair
-from decoder.selector.actions import ACTIONS
 from decoder.selector.policy import SCALARS, Policy
 from decoder.system.whole_files import write_whole
 

@@ -18,8 +18,8 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
 from decoder.errors import ModelError, first_line
-from decoder.forward.finite_logits import require_choices
 from decoder.forward.language_model import LanguageModel, fit
+from decoder.forward.token_choice import require_choices
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on

@@ -64,7 +64,7 @@ class Session(ABC):
         """Reads the prompt; returns how long this took, in seconds.
 
         Raises:
-            LogitsError: A token is chosen here, but the largest logit is not finite (`forward.finite_logits`).
+            LogitsError: A token is chosen here, but the largest logit is not finite (`forward.token_choice`).
         """
 
     @abstractmethod

@@ -23,6 +23,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from decoder.errors import ConfigError, DeviceError, LostDeviceError, first_line, quoted, shortened
 from decoder.system.host_memory import host_memory
+from decoder.system.waiting import waited_here_s
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
@@ -375,3 +376,20 @@ def restart_peak(device: torch.device) -> None:
     """On CUDA, restarts the measurement of peak memory from the memory that is in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+
+
+class ComputingClock:
+    """A clock that leaves out the time in which this thread waited for a processor."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._clock = Stopwatch(device)
+
+    def now(self) -> float:
+        """Seconds since a fixed moment, read after the device has finished its work, without waits for a processor."""
+        waited = waited_here_s()
+        while True:
+            before, now = waited, self._clock.now()
+            waited = waited_here_s()
+            # If the thread has waited since the previous reading, it is unknown whether `now` includes this wait.
+            if waited == before:
+                return now - waited

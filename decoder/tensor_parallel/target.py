@@ -29,8 +29,8 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
 from decoder.models.checkpoints import display_name
 from decoder.models.load_progress import Tell, downloading
-from decoder.system.deferred import imported
 from decoder.system.device import memory_is_full, peak_bytes, set_up
+from decoder.system.libraries import imported
 from decoder.tensor_parallel.check import rank_device, require_spreadable
 from decoder.tensor_parallel.ranks import Ranks
 

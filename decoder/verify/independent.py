@@ -12,14 +12,13 @@ from msgspec import structs
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.forward.finite_logits import require_choices
+from decoder.forward.token_choice import require_choices
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import RandomGenerator
-from decoder.verify.lossless.statistics import MOST_NUMBERS, tree_statistics
-from decoder.verify.lossless.verifiers import VERIFIERS
+from decoder.verify.lossless.verifiers import MOST_NUMBERS, VERIFIERS, tree_statistics
 from decoder.verify.verifier import Verifier, token_statistics
 
 

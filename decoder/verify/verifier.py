@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.forward.finite_logits import choices, kept_choice, require_choices
+from decoder.forward.token_choice import choices, kept_choice, require_choices
 from decoder.sampling.noise import DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import TRUNCATION_PENALTY, probabilities

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.finite_logits import require_finite
+from decoder.forward.token_choice import require_finite
 from decoder.sampling.noise import DeviceSampling
 from decoder.sampling.truncation import DeviceTruncation, Truncating
 from decoder.session.cuda_graph.static_shapes import DEEPEST, HEAD_ROWS, MOST_NODES, WINDOW

@@ -30,8 +30,8 @@ from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kernel_trial import trial
-from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.operators import PLAIN, Verdict, VerdictFile, releases, source_digest
+from decoder.session.cuda_graph.session import runs_on_device, session_class
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read_logits
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession

@@ -14,12 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.verify.lossless import bottom_up
-from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless.bottom_up import NodeSplit, Stop, post_order
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import NEGLIGIBLE, require_numbers
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
-from decoder.verify.lossless.traversal import NodeSplit, post_order
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator], Accepted]
 """(tree, target rows, draft rows, generator) -> accepted nodes and next token. Rows are probabilities, shape (N, V), on
@@ -274,8 +273,8 @@ def verify_stops(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """The stops of `block.stops`, from cumulative sums of log p - log q and their running maximum. Raises ModelError if
-    a probability is NaN, ValueError if the tree is not a chain.
+    """The stops of `bottom_up.block_stops`, from cumulative sums of log p - log q and their running maximum. Raises
+    ModelError if a probability is NaN, ValueError if the tree is not a chain.
     """
     last = len(tree.chain()) - 1
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
@@ -293,8 +292,8 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """The stops of `traversal.stops`, computed level by level: each row is read once per sampled token. Raises
-    ModelError if a probability is NaN.
+    """The stops of `bottom_up.traversal_stops`, computed level by level: each row is read once per sampled token.
+    Raises ModelError if a probability is NaN.
     """
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     slots = target_probs.new_zeros(drawn.shape)

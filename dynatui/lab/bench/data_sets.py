@@ -19,7 +19,7 @@ import msgspec
 
 from decoder.errors import PromptError, first_line, quoted, require, shortened
 from decoder.models.hub import LIBRARY, PATIENCE_S, answered, explained
-from decoder.system.quiet import quiet
+from decoder.system.libraries import quiet
 
 SHORTEST = 200
 """Minimum length of a prompt, in characters."""

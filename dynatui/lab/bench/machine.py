@@ -20,8 +20,7 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.run.expected import read_weights
-from decoder.system.computing_clock import ComputingClock
-from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
+from decoder.system.device import ComputingClock, Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.version import VERSION
 
 COPIED_BYTES = 1 << 30

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from decoder.draft.delayed_shape import LONGEST, MOST
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
@@ -21,7 +22,6 @@ from decoder.models.text import encode_prompts
 from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
-from decoder.selector.actions import LONGEST, MOST
 from decoder.selector.policy import Root, scalars
 from decoder.selector.stored import fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator

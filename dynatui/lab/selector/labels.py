@@ -21,11 +21,11 @@ from decoder.sampling.truncation import probabilities
 from decoder.selector.policy import LOOKED_BACK, Root
 from decoder.tree import TokenTree
 from decoder.verify.lossless.batched import draw
+from decoder.verify.lossless.bottom_up import NodeSplit, post_order, split_node
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Solver
-from decoder.verify.lossless.traversal import NodeSplit, post_order, split_node
 from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")

@@ -15,11 +15,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.delayed_shape import ACTIONS, DelayedTree
 from decoder.errors import ConfigError, require, shortened
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.actions import ACTIONS
 from decoder.selector.policy import TIMES, Policy, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
 from decoder.system.whole_files import write_whole

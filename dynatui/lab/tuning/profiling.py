@@ -15,7 +15,7 @@ from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import PromptError, require
-from decoder.models.heads import kind_of
+from decoder.models.heads import head_kind
 from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts, encoded
@@ -210,7 +210,7 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
         size = None if pair.looks_up else model_size(name, pair.target.device)
     return DraftProfile(
         **structs.asdict(whole),
-        kind=kind_of(pair.head) if pair.head else "lookup" if pair.looks_up else "model",
+        kind=head_kind(pair.head) if pair.head else "lookup" if pair.looks_up else "model",
         size=size,
         levels_at_once=guesses_at_once(pair),
         probabilistic=grouped([text.drawn for text in texts if text.drawn], categories, seed),

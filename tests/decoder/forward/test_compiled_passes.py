@@ -23,7 +23,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decoder.forward.best_tokens import ranked
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
@@ -35,6 +34,7 @@ from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
+from decoder.forward.token_choice import ranked
 from decoder.sampling.noise import Estimate
 from decoder.sampling.ranking import Ranking
 from decoder.sampling.settings import Sampling

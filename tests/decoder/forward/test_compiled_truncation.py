@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.forward.compiled.library import PassLibrary, library, truncated_offsets
-from decoder.forward.finite_logits import kept_choice
+from decoder.forward.token_choice import kept_choice
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import best_kept, truncation_mask
 

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.errors import LogitsError
-from decoder.forward import finite_logits, linear
-from decoder.forward.finite_logits import choices, require_choices
+from decoder.forward import linear, token_choice
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.linear import Linear, has_wide_product, product, widen
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
+from decoder.forward.token_choice import choices, require_choices
 from decoder.system import device
 from decoder.system.device import choose_dtype
 from tests.decoder.makers import TinyModels
@@ -146,7 +146,7 @@ def test_choices_count_the_offsets_with_and_without_the_compiled_library(
     monkeypatch: pytest.MonkeyPatch, *, missing: bool
 ) -> None:
     if missing:
-        monkeypatch.setattr(finite_logits, "library", lambda: None)
+        monkeypatch.setattr(token_choice, "library", lambda: None)
     logits = torch.tensor([[0.0, 1.0, 1.0], [0.0, 1.0, -math.inf]])
     assert choices(logits) == [1, 1]
     assert choices(logits, [torch.tensor([0.0, 0.0, 0.5]), torch.tensor([2.0, 0.0, 40.0])]) == [2, 0]

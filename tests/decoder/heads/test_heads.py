@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from decoder.draft.tree_size.cost_profile import timed
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head, StaticHead, static_head
-from decoder.heads.timed import timed
 from decoder.models.heads import head_shape, load_head
 from tests import tiny
 from tests.head_files import FAVOURITES

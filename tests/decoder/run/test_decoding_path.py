@@ -198,7 +198,7 @@ def test_sessions_go_the_way_that_is_told(
     engine = replace(settled(tiny_models, "neox"), exact=exact).sampled(1, Schedule(Sampling(temperature)))
     graph_slots(engine).refused = refused
     monkeypatch.setattr(engine.pair.target, "device", CUDA)
-    monkeypatch.setattr("decoder.session.cuda_graph.lookup_session.GraphSession", lambda *_: "the device's")
+    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
     monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(engine, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(engine).name == "host" else "the device's")

@@ -13,8 +13,7 @@ import torch
 from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.forward.llama_cpp.cache import LlamaCache
-from decoder.forward.llama_cpp.forward import LlamaStateCache
+from decoder.forward.llama_cpp.forward import LlamaCache, LlamaStateCache
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config
 from decoder.models.gguf_file import gguf_words

@@ -12,7 +12,7 @@ import torch
 from msgspec import structs
 
 from decoder import RunConfig, load_pair
-from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.delayed_shape import ACTIONS, LONGEST, MOST_NODES, ONE_PATH, DelayedTree, action_number
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
 from decoder.draft.proposer import Proposal
@@ -22,7 +22,6 @@ from decoder.errors import ConfigError
 from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
-from decoder.selector.actions import ACTIONS, LONGEST, MOST_NODES, ONE_PATH, number
 from decoder.selector.chooser import SHIPPED, load
 from decoder.selector.latency import between_passes, counts, passes
 from decoder.selector.policy import LEAST, TIMES, Policy, Root, scalars
@@ -58,7 +57,7 @@ def random_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def steady_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A selector that always chooses the same shape."""
     policy = Policy(())
-    policy.begin_with(torch.eye(len(ACTIONS))[number(CHOSEN)] * 100)
+    policy.begin_with(torch.eye(len(ACTIONS))[action_number(CHOSEN)] * 100)
     return kept(tmp_path_factory.mktemp("steady"), policy, structs.replace(fingerprint(engine.pair), hidden=()))
 
 
@@ -178,7 +177,7 @@ def test_at_temperature_0_it_writes_the_text_of_ar_and_a_verifier_of_one_path_is
     """A selector of another verifier serves too."""
     run = play(engine, config(random_file, verifier, temperature=0))
     assert run.tokens("delayed") == run.tokens("ar")
-    assert verifier != "block" or all(ONE_PATH[number(shape)] for shape in shapes)
+    assert verifier != "block" or all(ONE_PATH[action_number(shape)] for shape in shapes)
     assert len(set(shapes)) > 1 or verifier == "block"
 
 
@@ -233,7 +232,7 @@ COSTS = Costs(
     ],
 )
 def test_a_round_takes_its_passes_by_their_rows(shape: tuple[int, int, int], seconds: float) -> None:
-    assert (counts() @ passes(COSTS))[number(DelayedTree(*shape))] == pytest.approx(seconds)
+    assert (counts() @ passes(COSTS))[action_number(DelayedTree(*shape))] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("verifier", ["specinfer", "block"])
@@ -274,9 +273,13 @@ def test_their_choices_differ_from_round_to_round(embedded: Engine, verifier: st
 
 def test_there_are_233_distinct_actions_plain_decoding_among_them() -> None:
     assert len(ACTIONS) == len(set(ACTIONS)) == 233
-    assert ACTIONS[number(DelayedTree(3, 0, 0))] == DelayedTree(1, 0, 0)
-    assert number(DelayedTree(1, 3, 4)) == number(DelayedTree(1, 0, 7)) == number(DelayedTree(4, 7, 0))
-    assert number(DelayedTree(2, 3, 4)) != number(DelayedTree(2, 4, 3))
+    assert ACTIONS[action_number(DelayedTree(3, 0, 0))] == DelayedTree(1, 0, 0)
+    assert (
+        action_number(DelayedTree(1, 3, 4))
+        == action_number(DelayedTree(1, 0, 7))
+        == action_number(DelayedTree(4, 7, 0))
+    )
+    assert action_number(DelayedTree(2, 3, 4)) != action_number(DelayedTree(2, 4, 3))
     assert max(action.depth for action in ACTIONS) == LONGEST
     assert max(action.most_nodes for action in ACTIONS) == MOST_NODES
     assert sum(ONE_PATH) == LONGEST + 1
@@ -288,7 +291,7 @@ def test_each_round_reads_verifies_and_draws_level_by_level_with_time_between_pa
     assert (rows[:, latency.VERIFY].sum(1) == 1).all()
     assert rows[:, latency.DRAFT].sum(1).tolist() == [max(0, action.depth - 1) for action in ACTIONS]
     parts[latency.ROUND], parts[latency.LEVEL], parts[latency.NODE] = 1000, 100, 1
-    assert (rows @ parts)[number(DelayedTree(3, 2, 4))] == 1000 + 6 * 100 + 14
+    assert (rows @ parts)[action_number(DelayedTree(3, 2, 4))] == 1000 + 6 * 100 + 14
 
 
 def test_scalars_are_those_of_the_paper_and_only_the_last_depend_on_the_machine() -> None:

@@ -22,15 +22,15 @@ from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.loss_limit import PATIENCE
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
-from decoder.forward.best_tokens import ranked
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.token_choice import ranked
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.run.loading import load_pair
 from decoder.sampling.ranking import Ranking
 from decoder.session import host
 from decoder.session.host import HostSession
-from decoder.system import computing_clock
+from decoder.system import device as devices
 from decoder.system.device import Stopwatch
 from decoder.tree import depths
 from dynatui.lab.bench.shapes import with_random_draft
@@ -142,7 +142,7 @@ def test_costs_are_measured_without_waits(tiny_models: TinyModels, monkeypatch: 
     """Each reading of the time comes 10 ms after the reading before it; the thread waited for 9 ms of them."""
     times, waits = (count / 100 for count in itertools.count()), (0.009 * (count // 2) for count in itertools.count())
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
-    monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
+    monkeypatch.setattr(devices, "waited_here_s", lambda: next(waits))
     costs = measure_costs(tiny_models.engine("neox").pair, 8)
     assert costs.plain_s() == pytest.approx(0.001)
     assert [costs.draft.seconds(rows) for rows in (1, 2, 4)] == pytest.approx([0.001] * 3)

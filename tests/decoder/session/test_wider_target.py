@@ -8,13 +8,13 @@ import torch
 
 from benchmarks.gguf_files import write
 from decoder import RunConfig, load_pair
+from decoder.draft.delayed_shape import MOST
 from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.forward.language_model import fitted
 from decoder.methods.auto import Auto
 from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import MOST
 from decoder.selector.policy import scalars
 from decoder.session.hf_assisted import as_wide_as
 from decoder.verify.lossless.random_generator import PhiloxGenerator

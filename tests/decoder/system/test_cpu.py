@@ -17,8 +17,8 @@ import torch
 
 from decoder import RunConfig, decode
 from decoder.engine import Engine
+from decoder.run import expected as speed
 from decoder.run import race
-from decoder.system import cpu_speed as speed
 from decoder.system import cpu_threads
 from decoder.system.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
 from decoder.system.openmp import SPIN_COUNT, VARIABLE, spin_briefly, waiting_words

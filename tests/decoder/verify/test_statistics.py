@@ -11,8 +11,7 @@ from decoder.draft.drawn_drafter import draw_tree
 from decoder.errors import ConfigError
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from decoder.verify.lossless.statistics import acceptance_bound, tree_statistics
-from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
+from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS, acceptance_bound, tree_statistics
 from decoder.verify.names import VERIFIER_NAMES, Drafting, require_lossless
 from decoder.verify.verifier import token_statistics
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder.system import computing_clock
-from decoder.system.computing_clock import ComputingClock
-from decoder.system.device import Stopwatch
+from decoder.system import device as devices
+from decoder.system.device import ComputingClock, Stopwatch
 from dynatui.lab.bench import machine
 from dynatui.lab.bench.machine import source_commit
 
@@ -17,7 +16,7 @@ def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypat
     clock = ComputingClock(torch.device("cpu"))
     times, waits = iter((10.0, 13.0, 20.0)), iter((1.0, 3.0, 3.0, 3.0, 3.0))
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
-    monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
+    monkeypatch.setattr(devices, "waited_here_s", lambda: next(waits))
     assert clock.now() == 10.0
     assert clock.now() == 17.0
 

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.delayed_shape import ACTIONS, MOST, DelayedTree, action_number
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.actions import ACTIONS, MOST, number
 from decoder.selector.policy import SCALARS
 from decoder.selector.stored import Fingerprint
 from decoder.tree import TokenTree
@@ -73,8 +72,8 @@ def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:
     scalars = torch.randn(count, len(SCALARS), generator=generator)
     unsure = scalars[:, 2] > 0
     tokens = torch.ones(count, len(ACTIONS))
-    tokens[:, number(SHORT)] = 2.0
-    tokens[:, number(LONG)] = torch.where(unsure, 1.2, 6.0)
+    tokens[:, action_number(SHORT)] = 2.0
+    tokens[:, action_number(LONG)] = torch.where(unsure, 1.2, 6.0)
     parts = torch.zeros(latency.SIZE)
     parts[latency.READ], parts[latency.DRAFT], parts[latency.VERIFY] = 1e-3, 1e-3, 1e-2
     hidden = {

@@ -6,9 +6,9 @@ import pytest
 import torch
 from msgspec import structs
 
+from decoder.draft.delayed_shape import ACTIONS
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
-from decoder.selector.actions import ACTIONS
 from decoder.selector.latency import SIZE
 from decoder.selector.policy import SCALARS, TIMES
 from decoder.selector.stored import fingerprint

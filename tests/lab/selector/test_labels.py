@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
+from decoder.draft.delayed_shape import ACTIONS, ONE_PATH, DelayedTree, action_number, distinct_shapes
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
@@ -59,7 +58,7 @@ def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: s
 
 @pytest.mark.parametrize("action", [DelayedTree(1, 0, 16), DelayedTree(3, 2, 5), DelayedTree(4, 8, 8)], ids=str)
 def test_the_tree_of_an_action_has_its_draws(action: DelayedTree) -> None:
-    tree = random_draws(3).draws.subtrees[number(action)]
+    tree = random_draws(3).draws.subtrees[action_number(action)]
     by_depth = Counter[int]()
     for node, drawn in enumerate(tree.children):
         by_depth[tree.depths[node]] += len(drawn)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from decoder import RunConfig, decode, load_pair
+from decoder.draft.delayed_shape import ACTIONS, action_number
 from decoder.errors import ConfigError
 from decoder.events import Round
-from decoder.selector.actions import ACTIONS, number
 from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, throughput
 from decoder.selector.stored import read_selector
 from dynatui.lab.selector.dataset import TEST, Step
@@ -83,10 +83,10 @@ def test_it_learns_which_of_two_shapes_is_best_and_beats_the_best_static_shape(
     assert lost[-1] < min(0, lost[0] - 0.05)
     fresh = made_roots(seed=1)
     found = fresh.fastest("specinfer")
-    wanted = torch.where(fresh.scalars[:, 2] > 0, number(SHORT), number(LONG))
+    wanted = torch.where(fresh.scalars[:, 2] > 0, action_number(SHORT), action_number(LONG))
     assert (chosen(policy, fresh, "specinfer", found) == wanted).float().mean() > 0.85
     base = bases(fresh, "specinfer", found)
-    assert set(base.values()) == {number(LONG)}
+    assert set(base.values()) == {action_number(LONG)}
     assert gain(policy, fresh, "specinfer", base, found) > 1.15
     assert about.gain > 1.15
     assert (about.pair, about.verifier, about.roots) == (PAIR, "specinfer", 720)

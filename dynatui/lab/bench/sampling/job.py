@@ -35,8 +35,7 @@ from decoder.selector.chooser import Chooser, files
 from decoder.selector.policy import LOOKED_BACK, OneRoot, Root
 from decoder.selector.stored import read_info, read_selector
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from decoder.verify.lossless.statistics import acceptance_bound
-from decoder.verify.lossless.verifiers import SOLVERS
+from decoder.verify.lossless.verifiers import SOLVERS, acceptance_bound
 from decoder.verify.names import Drafting
 from dynatui.lab.bench.contenders import BASELINE, Contender, decoded, own
 from dynatui.lab.bench.machine import load, repeated_costs

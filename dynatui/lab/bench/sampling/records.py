@@ -10,12 +10,11 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
+from decoder.draft.delayed_shape import MOST, DelayedTree, distinct_shapes
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets import FILE, first_turns
 from dynatui.lab.bench.on_pair import PairRequest

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp import library as loading
-from decoder.forward.llama_cpp.cache import TIMED_ROWS, LlamaCache, parents_of
 from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.forward.llama_cpp.drafted import TEXT, Sequences
-from decoder.forward.llama_cpp.forward import SEQUENCES, LlamaForward
+from decoder.forward.llama_cpp.forward import SEQUENCES, TIMED_ROWS, LlamaCache, LlamaForward, parents_of
 from decoder.forward.llama_cpp.library import RELEASE
 from tests.decoder.llama_cpp_trees import SIXTEEN, plain, tree
 from tests.decoder.random_trees import path

@@ -27,9 +27,8 @@ from decoder.run.loading import make_engine
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.lookup_session import LookupSession
 from decoder.session.cuda_graph.self_test import prepare_rounds
-from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.session import GraphSession, LookupSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT, Shape
 from decoder.session.host import HostSession

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from decoder.verify.lossless import block, khisti, naive, specinfer, spectr, traversal
-from decoder.verify.lossless.bottom_up import Stop, first
+from decoder.verify.lossless import khisti, naive, specinfer, spectr
+from decoder.verify.lossless.bottom_up import Stop, block_stops, first, traversal_stops
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, ratio, residual
@@ -73,8 +73,8 @@ SOLVES: dict[str, Solve] = {
 VERIFY: dict[str, Verify] = {
     **{name: partial(top_down, solve) for name, solve in SOLVES.items()},
     "naive": on_first_path,
-    "block": partial(bottom_up, block.stops),
-    "traversal": partial(bottom_up, traversal.stops),
+    "block": partial(bottom_up, block_stops),
+    "traversal": partial(bottom_up, traversal_stops),
 }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.drawn_drafter import draw_tree
-from decoder.verify.lossless import batched, block, specinfer, spectr, traversal
+from decoder.verify.lossless import batched, bottom_up, specinfer, spectr
 from decoder.verify.lossless.batched import PlannedSolver, block_stops, draw, race, traversal_stops
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
@@ -133,8 +133,8 @@ def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> N
 @ALL_ROWS
 def test_stops_of_traversal_and_block_are_the_pure_ones(top_p: float) -> None:
     tree, chain = case(TREE, top_p), case(CHAIN, top_p)
-    assert_same_stops(traversal_stops(*tree.given), traversal.stops(tree.tree, *tree.pure), tree)
-    assert_same_stops(block_stops(*chain.given), block.stops(chain.tree, *chain.pure), chain)
+    assert_same_stops(traversal_stops(*tree.given), bottom_up.traversal_stops(tree.tree, *tree.pure), tree)
+    assert_same_stops(block_stops(*chain.given), bottom_up.block_stops(chain.tree, *chain.pure), chain)
 
 
 @pytest.mark.parametrize("name", VERIFIERS)

@@ -11,13 +11,12 @@ import torch
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import ModelError
 from decoder.tree import TokenTree
-from decoder.verify.lossless import block, spectr, traversal
-from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless import spectr
+from decoder.verify.lossless.bottom_up import Stop, block_stops, split_node, traversal_stops
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row, Rows, residual
-from decoder.verify.lossless.statistics import acceptance_bound
-from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
+from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS, acceptance_bound
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair, verified
 from tests.decoder.verify.lossless.row_by_row import SOLVES, VERIFY, expected_tokens
@@ -165,7 +164,7 @@ def test_scalars_bring_the_same_chances_and_rows(kind: str) -> None:
 
 def reachable(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[Stop]:
     """Stops up to the first with probability 1."""
-    for stop in traversal.stops(tree, target_probs, draft_probs):
+    for stop in traversal_stops(tree, target_probs, draft_probs):
         if stop.probability > 0:
             yield stop
         if stop.probability > 1 - 1e-12:
@@ -176,7 +175,7 @@ def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
     tree = DrawnTree((-1, 0, 1), (-1, 0, 1), ((1,), (2,), ()))
     target_probs = np.array([[0.0, 1.0], [0.5, 0.5], [0.5, 0.5]])
     draft_probs = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]])
-    assert [stop.node for stop in traversal.stops(tree, target_probs, draft_probs)] == [0]
+    assert [stop.node for stop in traversal_stops(tree, target_probs, draft_probs)] == [0]
 
 
 @pytest.mark.parametrize("probability", [1.0, 0.7, 0.3])
@@ -185,9 +184,7 @@ def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
     luck = np.random.default_rng(3)
     for _ in range(50):
         target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
-        first, second, again, once_more = traversal.split_node(
-            target_probs, draft_probs, (1, 2, 1, 1), probability
-        ).slots
+        first, second, again, once_more = split_node(target_probs, draft_probs, (1, 2, 1, 1), probability).slots
         assert first == 1 or second == 1 or again == once_more == 0
 
 
@@ -249,7 +246,7 @@ def test_on_one_path_traversal_is_block_verification(kind: str) -> None:
     for tree, _ in delayed_trees(DelayedTree(1, 0, 3), pair):
         found, expected = (
             {stop.node: stop.probability for stop in stops(tree, *pair.rows(tree)) if stop.probability > 0}
-            for stops in (traversal.stops, block.stops)
+            for stops in (traversal_stops, block_stops)
         )
         assert found == pytest.approx(expected, abs=1e-12)
 

@@ -7,13 +7,12 @@ from functools import partial
 import numpy as np
 
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.verify.lossless import block, khisti, naive, spectr, traversal
-from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless import khisti, naive, spectr
+from decoder.verify.lossless.bottom_up import NodeSplit, Stop, block_stops, post_order, split_node, traversal_stops
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
 from decoder.verify.lossless.top_down import Accepted, Solve, descend
-from decoder.verify.lossless.traversal import NodeSplit, post_order
 from tests.decoder.verify.lossless.row_by_row import Verify, bottom_up, top_down
 
 CHAIN, TREE = DelayedTree(1, 0, 2), DelayedTree(2, 0, 2)
@@ -118,13 +117,13 @@ def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) ->
 
 def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
     """The verifier block with acceptance probability w, a literal reading of the paper's section 3.1."""
-    found = block.stops(tree, target_probs, draft_probs)
+    found = block_stops(tree, target_probs, draft_probs)
     return [replace(stop, probability=1 / stop.removed if stop.removed else stop.probability) for stop in found]
 
 
 def block_until_refused(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator) -> Accepted:
     """The verifier block from the root on, up to the first refusal."""
-    last, *others = reversed(block.stops(tree, target_probs, draft_probs))
+    last, *others = reversed(block_stops(tree, target_probs, draft_probs))
     for stop in others:
         if not generator.bernoulli(stop.probability):
             break
@@ -148,7 +147,7 @@ def judging(change: Callable[[NodeSplit, Row, Row, Sequence[int], float], NodeSp
     def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
         def judge(node: int, probability: float) -> NodeSplit:
             given = target_probs[node], draft_probs[node], tree.drawn(node)
-            return change(traversal.split_node(*given, probability), *given, probability)
+            return change(split_node(*given, probability), *given, probability)
 
         return list(post_order(tree, judge))
 
@@ -178,7 +177,7 @@ def unweighted(
     probability: float,
 ) -> NodeSplit:
     """Judges each node as if the path to it had probability 1."""
-    return replace(traversal.split_node(target_probs, draft_probs, drawn, 1.0), probability=probability)
+    return replace(split_node(target_probs, draft_probs, drawn, 1.0), probability=probability)
 
 
 def distinct_draws(verify: Verify) -> Verify:
@@ -209,11 +208,11 @@ WRONG = [
     Wrong("khisti: judged by the draft's row", solver(khisti_judged_by_the_draft)),
     Wrong("block: coins with w", stopping(block_weights), CHAIN),
     Wrong("block: no coin after one that refused", block_until_refused, CHAIN),
-    Wrong("block: no residual", stopping(block.stops, uncorrected), CHAIN),
+    Wrong("block: no residual", stopping(block_stops, uncorrected), CHAIN),
     Wrong("traversal: divided by 1 - q", stopping(judging(of_refused_draft))),
     Wrong("traversal: paths not weighted", stopping(judging(unweighted))),
-    Wrong("traversal: no residual", stopping(traversal.stops, uncorrected)),
-    Wrong("traversal: the residual of naive", stopping(traversal.stops, corrected_alike)),
-    Wrong("traversal: the shallow first", stopping(traversal.stops, shallow_first)),
-    Wrong("traversal: duplicates left out", distinct_draws(stopping(traversal.stops))),
+    Wrong("traversal: no residual", stopping(traversal_stops, uncorrected)),
+    Wrong("traversal: the residual of naive", stopping(traversal_stops, corrected_alike)),
+    Wrong("traversal: the shallow first", stopping(traversal_stops, shallow_first)),
+    Wrong("traversal: duplicates left out", distinct_draws(stopping(traversal_stops))),
 ]

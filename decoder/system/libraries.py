@@ -1,10 +1,15 @@
-"""Suppression of libraries' warnings and log lines, which would disturb the terminal app's screen."""
+"""Imports of libraries: deferred until they are needed, and without warnings and log lines, which would disturb the
+terminal app's screen. Importing transformers takes longer than importing torch, and most runs do not need it.
+"""
 
 import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from types import ModuleType
+
+from decoder.errors import not_importable
 
 
 @contextmanager
@@ -24,3 +29,11 @@ def quiet(*libraries: str) -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def imported(name: str) -> ModuleType:
+    """Imports a module of this package that imports transformers. Raises ModelError if it cannot be imported."""
+    try:
+        return import_module(name)
+    except (ImportError, OSError) as error:
+        raise not_importable(error) from error
