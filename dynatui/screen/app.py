@@ -25,7 +25,6 @@ from dynatui.render import (  # fmt: skip
     sampling,
     sliders,
     status,
-    timeline,
     tree,
     what_if,
     work,
@@ -157,7 +156,7 @@ class DynaApp(PanelApp):
             yield Canvas(curves.acceptance, panel="acceptance", action_at=mouse.chooses("curves"))
             yield Canvas(curves.depth, panel="depth", action_at=mouse.chooses("curves"))
         yield Canvas(curves.trends, panel="trends")
-        yield Canvas(timeline.timeline, panel="timeline", action_at=mouse.in_line(mouse.moment), dragged=True)
+        yield Canvas(status.timeline, panel="timeline", action_at=mouse.in_line(mouse.moment), dragged=True)
         yield Canvas(sliders.knobs, panel="knobs", action_at=mouse.slides(sliders.hit), dragged=True)
         yield Canvas(status.footer, panel="footer", action_at=mouse.in_line(status.footer_action))
 

@@ -6,7 +6,7 @@ from textual.geometry import Offset, Size
 
 from decoder.knobs import KnobName
 from dynatui.keymap import PanelName
-from dynatui.render import race, timeline
+from dynatui.render import race, status
 from dynatui.render.ink import inside
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
@@ -37,7 +37,7 @@ def slides(hit: Callable[[Scene, int, int, int, int], tuple[KnobName, float] | N
 
 
 def moment(scene: Scene, width: int, column: int) -> str:
-    rounds = timeline.hit(scene, width, column)
+    rounds = status.round_at(scene, width, column)
     return "" if rounds is None else f"scrub_to({rounds})"
 
 

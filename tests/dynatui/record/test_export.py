@@ -16,10 +16,10 @@ from msgspec import json, structs
 from decoder.events import Event, Figures, Round, Run, Summary
 from dynatui.cli.headless import replay_events
 from dynatui.record import export
-from dynatui.record.cast import FPS, MOST_FRAMES, cast, moments
 from dynatui.record.export import ExportError, figures_csv, figures_json, files_of, fill, new_folder, rounds_csv
 from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
+from dynatui.screen.film import FPS, MOST_FRAMES, cast, moments
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, story, tree_round
 

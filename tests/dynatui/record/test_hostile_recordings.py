@@ -25,13 +25,13 @@ from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Round, encode
 from dynatui.cli import headless
 from dynatui.record import checks
-from dynatui.record.cast import moments
 from dynatui.record.export import files_of
 from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
 from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
+from dynatui.screen.film import moments
 from dynatui.screen.run import lines
 from dynatui.sources.follow import Tail
 from dynatui.sources.playback import Lockstep, Side, TraceSource

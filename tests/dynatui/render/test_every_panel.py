@@ -29,7 +29,6 @@ from dynatui.render import (
     sampling,
     sliders,
     status,
-    timeline,
     tree,
     versus,
     what_if,
@@ -72,7 +71,7 @@ PAINTERS: Mapping[str, DrawPanel] = {
     for painter in (
         *(cards.cards, curves.acceptance, curves.depth, curves.trends, drawer.drawer, guide.guide, inspect.inspect),
         *(log.log, prompts.prompts, race.race, sampling.sampling, sliders.knobs, status.essentials, status.footer),
-        *(status.status, status.tabs, text, timeline.timeline, mask, tree.tree, what_if.whatif, work.work),
+        *(status.status, status.tabs, text, status.timeline, mask, tree.tree, what_if.whatif, work.work),
     )
 }
 FEW_ROWS = {"cards", "essentials", "footer", "status", "tabs", "timeline", "trends"}

@@ -25,7 +25,7 @@ from dynatui.render.curves import (
 )
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
-from dynatui.render.timeline import hit, timeline
+from dynatui.render.status import round_at, timeline
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
@@ -119,7 +119,7 @@ def test_a_click_on_the_ball_asks_for_its_round(number: int, rounds: int, width:
     number = min(number, rounds)
     line = drawn(placed(number, rounds), width)
     cells = line.index("▶") - line.index("◀") - 1
-    found = hit(placed(number, rounds), width, line.index("●"))
+    found = round_at(placed(number, rounds), width, line.index("●"))
     assert found is not None
     assert abs(found - number) <= rounds / max(1, cells - 1)
 
@@ -127,8 +127,8 @@ def test_a_click_on_the_ball_asks_for_its_round(number: int, rounds: int, width:
 def test_the_ends_are_the_first_and_the_last_round_and_beside_it_is_nothing() -> None:
     scene = placed(42, 118)
     first, last = (drawn(scene, 120).index(end) for end in "◀▶")
-    assert [hit(scene, 120, x) for x in (first - 1, first, last, last + 1)] == [None, 0, 118, None]
-    assert hit(scene, 9, 3) is None
+    assert [round_at(scene, 120, x) for x in (first - 1, first, last, last + 1)] == [None, 0, 118, None]
+    assert round_at(scene, 9, 3) is None
 
 
 def test_the_line_does_not_move_while_the_numbers_grow() -> None:

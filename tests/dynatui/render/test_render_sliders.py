@@ -18,11 +18,10 @@ from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.knobs import info, owner, rules_in_force, rules_of, sampling_in_force
 from dynatui.render import cards, drawer, palette, sliders
-from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import notes
+from dynatui.render.sliders import consequence_line, notes
 from dynatui.render.text import HOT
 from dynatui.render.what_if import whatif
 from dynatui.render.words import limited, moved_back, remedy
