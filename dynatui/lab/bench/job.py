@@ -5,7 +5,7 @@ blocks only. `measure_texts` and `measure_rounds` raise KeyboardInterrupt if no 
 the models or the device fail or a text is too long.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -32,12 +32,11 @@ from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tensor_parallel.ranks import ranks_here
 from decoder.tree_rules import tree_rule
-from dynatui.lab.bench import shapes
+from dynatui.lab.bench import Done, Note, OnPair, PairRequest, Progress, Show, interrupted, pair_names, shapes
 from dynatui.lab.bench.baselines import baselines, llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender, Work, inexact, shape, sweep
 from dynatui.lab.bench.machine import Machine, examined, load, read_bytes, utc_now
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, PairRequest, Show, interrupted, pair_names
-from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
+from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured, mixed, warmed_up
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
 from dynatui.lab.bench.summary import (
@@ -281,8 +280,14 @@ def _measured(
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
     ready = warmed_up(engine, plan, note)
     setup = _setup(engine, machine, ready, config)
-    taken: list[Sample] = []
-    early = interrupted(show(measured_into(taken, engine, ready)))
+    taken, turns = list[Sample](), ready.turns()
+
+    def steps() -> Iterator[Progress]:
+        for number, sample in enumerate(measured(engine, ready, turns), 1):
+            taken.append(sample)
+            yield Progress(f"{number} of {len(turns)} turns", number / len(turns))
+
+    early = interrupted(show(steps()))
     samples = Samples(taken, ready.contenders, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt

@@ -16,9 +16,9 @@ from dynatui.clean import clean
 from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.bench.on_pair import OnPair
+from dynatui.lab.bench import OnPair
 from dynatui.lab.commands.shared import PAIR, Measured, names, run_and_report, say_line, shown
-from dynatui.lab.tables.data import escaped, lines, section
+from dynatui.lab.tables import escaped, lines, section
 
 if TYPE_CHECKING:
     from dynatui.lab.bench.paper.claims import JudgedClaim

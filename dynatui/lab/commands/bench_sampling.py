@@ -10,7 +10,7 @@ from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
-from dynatui.lab.bench.on_pair import OnPair
+from dynatui.lab.bench import OnPair
 from dynatui.lab.commands.shared import (
     PAIR,
     Measured,

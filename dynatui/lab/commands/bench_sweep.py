@@ -11,18 +11,12 @@ from decoder.system.whole_files import made_folder
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
-from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest
+from dynatui.lab.bench import OnPair
+from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest, space_named
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
-
-
-def _space(name: str) -> Space:
-    if name not in SPACES:
-        raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
-    return SPACES[name]
 
 
 def _axis(text: str) -> tuple[str, str]:
@@ -43,7 +37,7 @@ def _shard(text: str) -> Shard:
 PARAMETERS: Declared = (
     CONTEXT,
     argument(
-        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=_space
+        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=space_named
     ),
     PAIR,
     *in_panel(

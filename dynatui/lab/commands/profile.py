@@ -14,7 +14,7 @@ from dynatui.cli import options, parameters, request, settings
 from dynatui.cli.advise import seconds, step_time
 from dynatui.cli.parameters import Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import Measured, names, run_and_report, say_line, shown
-from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
+from dynatui.lab.tables import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
 from dynatui.number_format import counted
 from dynatui.servers.profile_file import Acceptance, DraftProfile, Profile, write_profile
 from dynatui.terminal import streams
@@ -112,8 +112,7 @@ def profile(
     require(not embedded or drafts is None, "--drafts are those of a target; give --target too", "target")
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
     from dynatui.cli.advise import named_device  # noqa: PLC0415 - needed only with --roofline
-    from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
-    from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - as above
+    from dynatui.lab.tuning.profiling import Drafts, OnServer, log_of, profiled  # noqa: PLC0415 - imports torch
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts
     timed = [name for name in chosen if name != LOOKUP]

@@ -20,7 +20,7 @@ from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import Option, OptionGroup, option
 from dynatui.files import to_append
-from dynatui.lab.bench.on_pair import OnPair, Progress
+from dynatui.lab.bench import OnPair, Progress
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled
 

@@ -16,7 +16,7 @@ chooses another token than the answer's, the chain's next token is scored after 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.session.host import passes_of
 from decoder.tree import TokenTree
+from dynatui.lab.bench.protocol import endless
 from dynatui.lab.tuning.survival import FIRST, Reals, ScoredPlaces, Whole
 from dynatui.servers.profile_file import LONGEST_CHAIN
 
@@ -78,8 +79,7 @@ def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, see
     end token, so that chains from the last places are scored in full; servers draft them in full, too.
     """
     most = places + LONGEST_CHAIN
-    endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
-    session = endless.sampled(seed, Schedule(sampling)).session(prompt, most, None)
+    session = endless(engine).sampled(seed, Schedule(sampling)).session(prompt, most, None)
     tokens = list[int]()
     try:
         session.prefill()

@@ -19,7 +19,7 @@ from decoder.selector.policy import scalars
 from decoder.session.hf_assisted import as_wide_as
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
-from dynatui.lab.selector.labels import TextRoots
+from dynatui.lab.bench.labels import TextRoots
 from dynatui.lab.tuning.scoring import greedy_text, scored
 from tests.decoder.laws.races import PAPER
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, play, with_pair

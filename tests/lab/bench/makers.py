@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from dynatui.lab.bench import Progress, Show
 from dynatui.lab.bench.machine import Machine
-from dynatui.lab.bench.on_pair import Progress, Show
 from tests import tiny
 
 MACHINE = Machine(

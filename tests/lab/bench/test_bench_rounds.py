@@ -18,7 +18,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
-from dynatui.lab.bench import protocol, shapes, table
+from dynatui.lab.bench import job, shapes, table
 from dynatui.lab.bench.contenders import (
     Arithmetic,
     Contender,
@@ -37,7 +37,7 @@ from dynatui.lab.bench.rounds import growth
 from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random_draft
 from dynatui.lab.bench.summary import Samples
 from dynatui.lab.frame import Median
-from dynatui.lab.tables.data import short
+from dynatui.lab.tables import short
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
 
@@ -79,13 +79,13 @@ def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(rep
 def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
     load: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
+    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), job.measured
 
     def noted(engine: Engine, *given: Any) -> Any:
         engines.append(engine)
         return right(engine, *given)
 
-    monkeypatch.setattr(protocol, "measured", noted)
+    monkeypatch.setattr(job, "measured", noted)
     config = CONFIG.with_rules(SAMPLING, truncated)
     found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
     assert [engine.sampling.latest for engine in engines] == [truncated]

@@ -23,11 +23,10 @@ from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from decoder.system.device import device_name
 from decoder.tree import TokenTree
-from dynatui.lab.bench import job, machine, table
+from dynatui.lab.bench import Done, job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
 from dynatui.lab.bench.contenders import PROMPT_LOOKUP, decoded, own, sweep
 from dynatui.lab.bench.job import OnTexts, Report, measure_texts
-from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from decoder.errors import DeviceError, PromptError
-from dynatui.lab.bench import sweep
+from dynatui.lab.bench import OnPair, Progress, sweep
 from dynatui.lab.bench.contenders import own
-from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.bench.spaces import SPACES, Shard, SweepRequest
 from dynatui.lab.bench.summary import Difference, Samples
 from dynatui.lab.bench.sweep import Kept, measure_sweep, ready

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from decoder.methods import METHODS
+from dynatui.lab.bench import Progress
 from dynatui.lab.bench.data_sets import FILE
-from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.commands import bench, bench_sweep
 from dynatui.lab.commands.bench_sampling import TASKS
 from dynatui.lab.commands.shared import Measured

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench import Progress
 from dynatui.lab.commands.shared import Measured, _append, bar, left_s, run_and_report, shown, words
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 

@@ -11,9 +11,8 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.tuning.job import MOST_REPEATS, checked, rounds
+from dynatui.lab.tuning.job import FEWEST, MOST_REPEATS, checked, rounds
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked
-from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import MethodSetting
 
 SETTINGS = {FOUND: MethodSetting("dynatree"), SHIPPED: MethodSetting("dynatree")}

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper import marks
+from dynatui.lab.bench.paper import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT, marks
 from dynatui.lab.bench.paper.marks import LineStyle, Panel
-from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT
 from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import SPEED, SPEEDUP, PaperReport, Row, longest, rows
 

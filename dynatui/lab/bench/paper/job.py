@@ -24,11 +24,11 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
+from dynatui.lab.bench import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import load
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.experiments import Extent, plan, rules
 from dynatui.lab.bench.paper.records import (
     FORMAT,

@@ -11,13 +11,13 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.events import arithmetic
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.published import HARDWARE, LENGTH, PublishedNumber
+from dynatui.lab.bench.paper import HARDWARE, LENGTH, PublishedNumber
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, PaperRequest
 from dynatui.lab.bench.paper.report import SPEED, PaperReport, Row, device, longest, noise, rows, texts_of
 from dynatui.lab.frame import mean, quotients
-from dynatui.lab.tables.data import Cell, Column, Printed, Table
+from dynatui.lab.tables import Cell, Column, Printed, Table
 from dynatui.number_format import counted
 
 PAIRED_DRAWS = 2000
@@ -70,7 +70,7 @@ def status(row: Row) -> str:
 
 
 Chosen: TypeAlias = Callable[[PaperReport, list[Row]], list[Row]]
-Columns: TypeAlias = list[tuple[Column, list[Cell | PublishedNumber]]]
+Columns: TypeAlias = list[tuple[Column, list[Cell]]]
 
 
 def _longest(_: PaperReport, these: list[Row]) -> list[Row]:
@@ -279,9 +279,7 @@ def _filled(report: PaperReport, sheet: Sheet, data_set: str | None = None) -> I
     )
 
 
-def _columns(
-    keys: str, shown: Sequence[Row], *, exact: bool = False
-) -> Iterator[tuple[Column, list[Cell | PublishedNumber]]]:
+def _columns(keys: str, shown: Sequence[Row], *, exact: bool = False) -> Iterator[tuple[Column, list[Cell]]]:
     figure, digits, factor = "", 0, 1.0
     for key in keys.split():
         if key in FIGURES:
@@ -336,10 +334,10 @@ def _table(
         return
     cells = [*zip(*(each for _, each in columns), strict=True)]
     numbers = [cell for row in cells for cell in row if isinstance(cell, PublishedNumber)]
-    marks, explained = published.marks(number.remark(usual_length) for number in numbers)
+    marks, explained = published.footnotes(number.remark(usual_length) for number in numbers)
     sources = sorted({number.source for number in numbers})
 
-    def printed(cell: Cell | PublishedNumber) -> Cell:
+    def printed(cell: Cell) -> Cell:
         if not isinstance(cell, PublishedNumber):
             return cell
         mark = marks[cell.remark(usual_length)]

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import msgspec
 
 from decoder.system.whole_files import made_folder, write_whole
+from dynatui.lab.bench.paper import lines_of
 from dynatui.lab.bench.paper.claims import claims, claims_table, left_out
-from dynatui.lab.bench.paper.published import lines_of
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.tables import conditions, setup, tables
-from dynatui.lab.tables.data import Table, as_csv, escaped, section
+from dynatui.lab.tables import Table, as_csv, escaped, section
 from dynatui.terminal import streams
 
 SCHEMA = 1

@@ -38,11 +38,12 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS
 from decoder.verify.names import Drafting
+from dynatui.lab.bench import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.contenders import BASELINE, Contender, decoded, own
+from dynatui.lab.bench.labels import RootDraws, TextRoots
 from dynatui.lab.bench.machine import load, repeated_costs
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, measured, warmed_up
-from dynatui.lab.bench.record_log import header_now, opened
+from dynatui.lab.bench.record_log import begun, opened
 from dynatui.lab.bench.sampling.records import (
     BOUND,
     FORMAT,
@@ -58,7 +59,6 @@ from dynatui.lab.bench.sampling.records import (
     round_costs,
 )
 from dynatui.lab.bench.sampling.report import COUPLED_METHODS, SamplingReport, chosen, contender_name, report
-from dynatui.lab.selector.labels import RootDraws, TextRoots
 
 Prompts = Mapping[TextKey, Sequence[int]]
 
@@ -96,8 +96,8 @@ def measure_samplings(
         if log.header is not None:
             note(f"resuming: the roots of {len(log.of(Expected))} of {len(prompts)} texts are evaluated already")
         tokens = max(map(len, prompts.values())) + asked.max_new_tokens
-        now = header_now(log, asked, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
-        header = log.begin(now, complete=len(log.records) == asked.record_count)
+        complete, device = len(log.records) == asked.record_count, pair.target.device
+        header = begun(log, asked, device, lambda: round_costs(repeated_costs(pair, tokens)), note, complete=complete)
         chooser = _chooser(selectors, pair, header) if asked.selecting() else None
         early = interrupted(show(_steps(engine, header, log, prompts, chooser, selector)))
         if not log.of(Expected):

@@ -17,8 +17,8 @@ from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
 from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
+from dynatui.lab.bench import PairRequest
 from dynatui.lab.bench.data_sets import FILE, first_turns
-from dynatui.lab.bench.on_pair import PairRequest
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
 
 PATH_VERIFIERS = ("naive", "block")

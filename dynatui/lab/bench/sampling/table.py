@@ -8,7 +8,7 @@ from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.sampling.records import BOUND, STAND_INS
 from dynatui.lab.bench.sampling.report import Action, Agreement, Divergence, Row, SamplingReport
 from dynatui.lab.bench.sampling.statistics import NAMES, REPORTED, SPEED, TOKENS, Ranking, SamplingClaim
-from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
+from dynatui.lab.tables import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
 
 NAME = 22
 

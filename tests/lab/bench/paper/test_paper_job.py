@@ -260,6 +260,7 @@ def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, mac
     pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
     monkeypatch.setattr(record_log, "examined", lambda _: machine)
     monkeypatch.setattr(records, "source_commit", lambda: commit)
+    monkeypatch.setattr(records, "VERSION", machine.versions["dynatui"])
     return records.header(pair, header().request, RecordLog(path, FORMAT), 8, lambda _: None)
 
 

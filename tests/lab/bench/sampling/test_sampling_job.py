@@ -10,8 +10,7 @@ from msgspec import structs
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
-from dynatui.lab.bench import machine, record_log
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show
+from dynatui.lab.bench import Done, Note, OnPair, Show, machine, record_log
 from dynatui.lab.bench.record_log import RecordLog
 from dynatui.lab.bench.sampling.job import expected, measure_samplings, seeded
 from dynatui.lab.bench.sampling.records import FORMAT, Expected, TextKey, samplings
