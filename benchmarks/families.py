@@ -113,7 +113,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
     model: str
     tokens: int
-    """Length of the text in tokens."""
     repeat: int
     row_s: float
     chain_s: float
@@ -130,7 +129,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, dict[str, Any]]
-    """Configuration of each model, by model name."""
+    """Configurations by name of the model."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):

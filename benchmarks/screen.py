@@ -52,7 +52,6 @@ class Cost:
     sent_bytes: int
     cpu_s: float
     reference_s: float
-    """CPU time of one reference task, in seconds."""
 
     @property
     def bytes_per_second(self) -> float:
@@ -60,12 +59,11 @@ class Cost:
 
     @property
     def cpu_ms_per_frame(self) -> float:
-        """CPU time of all the app's threads per frame, in milliseconds."""
+        """CPU time of all the app's threads, in milliseconds."""
         return 1000 * self.cpu_s / max(1, self.frames)
 
     @property
     def reference_tasks_per_frame(self) -> float:
-        """CPU time per frame, in multiples of the reference task's CPU time."""
         return self.cpu_ms_per_frame / 1000 / self.reference_s
 
     def row(self, bar: Bar) -> str:

@@ -1,7 +1,6 @@
 """Benchmarks: methods and baselines decode the same texts in turn, or rounds with trees of given sizes are timed.
 
-This module has what all measurements share: options of the pair, fields of requests, and progress. It does not import
-torch.
+This module has what all measurements share: fields of requests, and progress. It does not import torch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,24 +15,6 @@ if TYPE_CHECKING:
 
 Note: TypeAlias = Callable[[str], None]
 """Function that receives one progress line."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnPair:
-    """Options of the pair of models, its device and its dtypes."""
-
-    target: str | None = None
-    draft: str | None = None
-    inflate: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    draft_dtype: str = "auto"
-    gpu_layers: int | None = None
-
-    @property
-    def pair_options(self) -> dict[str, Any]:
-        """Keyword arguments of `decoder.run.loading.load_pair`."""
-        return {name: getattr(self, name) for name in OnPair.__dataclass_fields__}
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,7 +128,7 @@ def speed(
             config=config,
             methods=measured if "methods" in typed else _with_draft(measured, models.draft),
             settings=_settings(runs, sweeps),
-            **asdict(models),
+            models=models,
             with_baselines=baselines,
             llama_cpp=llama_cpp,
             random_draft=hostile,

@@ -11,9 +11,9 @@ from decoder.system.whole_files import made_folder
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
-from dynatui.lab.bench import OnPair
 from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest, space_named
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
+from dynatui.session import Models
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
@@ -79,7 +79,7 @@ def sweep(
     context: click.Context,
     *,
     space: Space | None,
-    pair: OnPair,
+    pair: Models,
     axis: Sequence[tuple[str, str]],
     preset: str | None,
     prompts: request.Prompts,
@@ -114,7 +114,7 @@ def sweep(
     return run_and_report(lambda: _measured(pair, asked, made_folder(output), shard or Shard()), json_file)
 
 
-def _measured(pair: OnPair, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
+def _measured(pair: Models, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
     from dynatui.lab.bench.sweep import measure_sweep, on_sweep  # noqa: PLC0415 - imports torch
 
     done = measure_sweep(pair, asked, folder, shard, say_line, shown)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, Given, Group, Option, OptionGroup, option, switch
-from dynatui.lab.bench import OnPair, Progress
+from dynatui.lab.bench import Progress
 from dynatui.lab.commands.shared import PAIR, names, numbers, shown
 from dynatui.lab.tables import Cell, Column, Table, text
+from dynatui.session import Models
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def selector() -> None:
     """Train a selector, which chooses the shape of delayed trees, for your models and prompts."""
 
 
-def collect(*, data: Path, pair: OnPair, prompts: request.Prompts, plan: Given) -> int:
+def collect(*, data: Path, pair: Models, prompts: request.Prompts, plan: Given) -> int:
     """Label roots in sampled texts with the gain of each tree shape; an interrupted collection is resumed."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
@@ -138,7 +139,7 @@ def evaluate(
     *,
     data: Path,
     selector_file: Path,
-    pair: OnPair,
+    pair: Models,
     prompts: request.Prompts,
     decoding: bool,
     new_tokens: int,
@@ -219,13 +220,13 @@ def _watched(steps: Iterator[Progress]) -> None:
         pass
 
 
-def _engine(pair: OnPair) -> "Engine":
+def _engine(pair: Models) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
 
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)
-    return load(**pair.pair_options, report=streams.say)
+    return load(**vars(pair), report=streams.say)
 
 
 def _setting(part: "Prediction") -> tuple[Cell, ...]:

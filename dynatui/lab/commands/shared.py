@@ -20,7 +20,8 @@ from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import Option, OptionGroup, option
 from dynatui.files import to_append
-from dynatui.lab.bench import OnPair, Progress
+from dynatui.lab.bench import Progress
+from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled
 
@@ -178,7 +179,7 @@ def number_lists(option: str, text: str, *, example: str, probability: bool = Fa
     raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")
 
 
-PAIR = OptionGroup("pair", options.PAIR_OPTIONS, OnPair)
+PAIR = OptionGroup("pair", options.PAIR_OPTIONS, Models)
 
 
 def repeats(explained: str, **further: Any) -> Option:

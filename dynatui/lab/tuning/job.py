@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import chain, count
 from random import Random
 from statistics import median
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -30,7 +30,7 @@ from decoder.prompt import AnyPrompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
-from dynatui.lab.bench import Note, OnPair, Progress
+from dynatui.lab.bench import Note, Progress
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.protocol import Assignment, Experiment, Sample, fast_collections, measured_turn, warmed_up
@@ -40,6 +40,7 @@ from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned
 from dynatui.lab.tuning.search import INITIAL, Compared, MethodSetting, Search
 from dynatui.lab.tuning.study import BOUNDS, CHAIN, TREE_METHOD, Study, database, trees
 from dynatui.number_format import counted
+from dynatui.session import Models
 
 FEWEST = 6
 """Minimum number of passages for the search and for the check each; an interval over fewer passages is too wide."""
@@ -136,14 +137,12 @@ IsNearTie: TypeAlias = Callable[[int, Sequence[int], Sequence[int]], bool]
 
 
 @dataclass(frozen=True)
-class OnPrompts(OnPair):
+class OnPrompts:
+    models: Models
     prompts: tuple[AnyPrompt, ...]
     config: RunConfig
     minutes: float = 5.0
     """Minutes for search and check together, without the time to load the models."""
-    exact: bool = False
-    compiled: bool = False
-    kernels: bool = True
     storage: str | None = None
     """URL of the Optuna database that stores trials, so that a search can resume; None keeps trials in memory."""
 
@@ -250,14 +249,15 @@ def opened(job: OnPrompts, note: Note) -> Iterator["Tuning"]:
     within = f"give more than 0 and at most {MOST_MINUTES} (one day)"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     with database(job.storage) as storage:
-        engine = _loaded(job, note)
-        pair, config = engine.pair, job.config
+        config = job.config
+        loaded = load_pair(**vars(job.models), run=config, report=note)
+        engine, pair = loaded.sampled(config.seed, Schedule(config.sampling)), loaded.pair
         length = config.max_new_tokens
         prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, limit=pair.limit, chat=config.chat)
         by_template = any(templated(prompt, config.chat) for prompt in job.prompts)
         passages = whole(prompts) if by_template else split(prompts, length)
-        how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
-        conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
+        texts = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
+        conditions = Conditions(pair.target_name, pair.draft_name, pair.device, pair.dtype, *texts)
         name = _name(job, conditions, pair.draft_dtype)
         studies = [Study(space, config.seed, storage, name) for space in (trees(config.sampling.temperature), CHAIN)]
         turns = Turns(engine, config, [*passages.search, *passages.check])
@@ -276,7 +276,7 @@ class Tuning:
     turns: Turns
     search: Search
     samples: list[Sample] = field(default_factory=list)
-    """Samples of the check."""
+    """Those of the check."""
 
     def searching(self, stopped: Callable[[], bool]) -> Iterator[Progress]:
         """Searches settings, and yields after every text; ends early if `stopped` returns True."""
@@ -340,15 +340,10 @@ class Tuning:
         return reserve_s(60 * self.job.minutes, self.turns.compared_s)
 
 
-def _loaded(job: OnPrompts, note: Note) -> Engine:
-    how: dict[str, Any] = {"exact": job.exact, "compiled": job.compiled, "kernels": job.kernels}
-    engine = load_pair(**job.pair_options, **how, run=job.config, report=note)
-    return engine.sampled(job.config.seed, Schedule(job.config.sampling))
-
-
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
     """Name of the study in a database; names differ between requests and machines, so that they share no trials."""
-    how = (draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, job.kernels)
+    models = job.models
+    how = (draft_dtype, job.prompts, job.config.chat, models.exact, models.compiled, models.kernels)
     about = (asdict(conditions), *how, platform.node(), BOUNDS)
     digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
     return f"dynatui tune {conditions.target}, {conditions.draft}, {digest[:DIGITS]}"

@@ -66,13 +66,6 @@ class ScoredText:
         return [*self.prompt, *self.tokens]
 
 
-def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> ScoredText:
-    """The target's own greedy text; by default, rounds may begin at all of its tokens."""
-    return ScoredText(
-        prompt, tokens, len(tokens) if places is None else places, tokens, [1.0] * len(tokens), Sampling()
-    )
-
-
 @torch.inference_mode()
 def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
     """A text that the target writes, of at most `places` tokens. `LONGEST_CHAIN` further tokens follow, even after an
@@ -90,9 +83,8 @@ def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, see
     finally:
         session.close()
     tokens = tokens[:most]
-    if sampling.greedy:
-        return greedy_text(prompt, tokens, most - LONGEST_CHAIN)
-    _, known = _chosen(engine.pair.target, prompt, tokens, None, sampling)
+    target = engine.pair.target
+    known = [1.0] * most if sampling.greedy else _chosen(target, prompt, tokens, None, sampling)[1]
     return ScoredText(prompt, tokens, most - LONGEST_CHAIN, tokens, known, sampling)
 
 

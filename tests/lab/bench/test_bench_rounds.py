@@ -18,7 +18,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
-from dynatui.lab.bench import job, shapes, table
+from dynatui.lab.bench import job, protocol, shapes, table
 from dynatui.lab.bench.contenders import (
     Arithmetic,
     Contender,
@@ -79,7 +79,7 @@ def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(rep
 def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
     load: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), job.measured
+    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
 
     def noted(engine: Engine, *given: Any) -> Any:
         engines.append(engine)

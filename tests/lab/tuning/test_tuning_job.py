@@ -15,6 +15,7 @@ from dynatui.lab.tuning.job import CHECK_SHARE, FEWEST, OnPrompts, Turns, opened
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, SHIPPED_CHAIN, Tuned
 from dynatui.lab.tuning.search import MethodSetting
 from dynatui.lab.tuning.study import trees
+from dynatui.session import Models
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
@@ -24,8 +25,8 @@ SHORT = RunConfig(max_new_tokens=6)
 
 def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     pair = tiny_models.pair("neox")
-    job = OnPrompts(PROMPTS, SHORT, 0.03, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
-    return replace(job, **changes)
+    models = Models(str(pair.target), str(pair.draft), "cpu", "float32")
+    return replace(OnPrompts(models, PROMPTS, SHORT, 0.03), **changes)
 
 
 def run(job: OnPrompts, stopped_after: int = 10**6) -> tuple[Tuned, list[str], list[float]]:

@@ -104,7 +104,7 @@ def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the longest texts, over maximum prompt length."""
     these = longest(rows_of(report, "prompt_length"))
     unit = these[0].experiment.unit if these else ""
-    return _of_curves(report, these, lambda row: row.most, f"longest prompt ({unit})", SPEEDS)
+    return _of_curves(report, these, lambda row: row.experiment.most, f"longest prompt ({unit})", SPEEDS)
 
 
 def _of_curves(
@@ -222,7 +222,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     of_main = [row for row in shown if row.experiment.name == "main"]
     _draw_points(axes, shown)
     _draw_costs(axes, report)
-    marks.level(axes, 1)
+    axes.axhline(1, color=marks.DARK, linestyle="--", linewidth=1, zorder=0.9)
     axes.set_xlim(0.8, 2.2 * max(map(_nodes, shown)))
     marks.ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
     marks.name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")

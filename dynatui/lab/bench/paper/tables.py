@@ -73,10 +73,6 @@ Chosen: TypeAlias = Callable[[PaperReport, list[Row]], list[Row]]
 Columns: TypeAlias = list[tuple[Column, list[Cell]]]
 
 
-def _longest(_: PaperReport, these: list[Row]) -> list[Row]:
-    return longest(these)
-
-
 def _of_method(method: str) -> Chosen:
     return lambda _, these: [row for row in longest(these) if row.lane.method == method]
 
@@ -135,7 +131,7 @@ class Sheet(NamedTuple):
     experiment: str = "main"
     exact: bool = False
     """Whether the paper's numbers must have the row's T and L_max; otherwise they are from the paper's main results."""
-    chosen: Chosen = _longest
+    chosen: Chosen = lambda _, these: longest(these)
 
 
 _SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's tokens/s include it.",)
@@ -293,7 +289,7 @@ def _columns(keys: str, shown: Sequence[Row], *, exact: bool = False) -> Iterato
             digits, taken = PARAMETERS[key]
             yield Column(key, "number", digits), [taken(row.lane.parameters) for row in shown]
         elif key in ("T", "longest"):
-            yield Column(key, "number"), [row.length if key == "T" else row.most for row in shown]
+            yield Column(key, "number"), [row.length if key == "T" else row.experiment.most for row in shown]
         else:
             yield Column(key), [row.lane.name if key == "lane" else status(row) for row in shown]
 
@@ -314,7 +310,7 @@ def _published(row: Row, figure: str, factor: float, *, exact: bool) -> Publishe
         number = published.usual(name, data_set, figure)
     else:
         in_characters = row.experiment.unit == "characters"
-        number = published.at(name, data_set, figure, row.length, row.most) if in_characters else None
+        number = published.at(name, data_set, figure, row.length, row.experiment.most) if in_characters else None
     if number is None or factor == 1:
         return number
     std, again = (None if one is None else one * factor for one in (number.std, number.again))

@@ -38,7 +38,7 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS
 from decoder.verify.names import Drafting
-from dynatui.lab.bench import Done, Note, OnPair, Progress, Show, interrupted, pair_names
+from dynatui.lab.bench import Done, Note, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.contenders import BASELINE, Contender, decoded, own
 from dynatui.lab.bench.labels import RootDraws, TextRoots
 from dynatui.lab.bench.machine import load, repeated_costs
@@ -59,12 +59,13 @@ from dynatui.lab.bench.sampling.records import (
     round_costs,
 )
 from dynatui.lab.bench.sampling.report import COUPLED_METHODS, SamplingReport, chosen, contender_name, report
+from dynatui.session import Models
 
 Prompts = Mapping[TextKey, Sequence[int]]
 
 
 def measure_samplings(
-    options: OnPair,
+    models: Models,
     request: SamplingRequest,
     note: Note,
     show: Show = iter,
@@ -74,21 +75,16 @@ def measure_samplings(
 ) -> Done[SamplingReport]:
     """Measures all texts that the log lacks; raises KeyboardInterrupt if it is interrupted before the first record.
 
-    Args:
-        options: The pair of models.
-        request: The request, without the names of the pair and the selectors.
-        note: Receives progress lines.
-        show: Displays the progress.
-        selector: File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair,
-            if any.
-        path: File of the log; None keeps the results in memory only.
+    `request` lacks the names of the pair and the selectors. `selector` is the file of the network that selects tree
+    shapes; `SHIPPED` means the file that dynatui has for the pair, if any. Without the file of a log, `path`, results
+    are kept in memory only.
     """
-    require_whole_draft("dynatui bench sampling", options.target, options.draft)
+    require_whole_draft("dynatui bench sampling", models.target, models.draft)
     if selector != SHIPPED:
         # an unusable selector must be reported before the slow loading of models
         read_info(Path(selector))
     with opened(path, FORMAT) as log:
-        engine = load_pair(**options.pair_options, report=note)
+        engine = load_pair(**vars(models), report=note)
         pair, selectors = engine.pair, _selectors(selector, engine.pair, note)
         hashes = (f"{name} {sha256(file.read_bytes()).hexdigest()}" for name, file in selectors.items())
         asked = structs.replace(request, **pair_names(pair), selectors=tuple(hashes))

@@ -60,7 +60,7 @@ TWICE = replace(EXTENT, repeats=2)
 
 
 def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
-    return OnPaper(extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | on_cpu(pair) | changes)
+    return OnPaper(on_cpu(pair), extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | changes)
 
 
 def readied(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
