@@ -141,7 +141,7 @@ def _on_texts(**given: Any) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
 
     done = job.measure_texts(job.OnTexts(**given), say_line, shown)
-    return Measured(table.on_texts(done.report), done.report, done.interrupted)
+    return Measured(table.on_texts(done.report), done)
 
 
 def _on_rounds(
@@ -158,7 +158,7 @@ def _on_rounds(
     made = partial(random_pair, *shapes, **how) if shapes else partial(loaded_pair, **how)
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=made, sizes=trees, **given), say_line, shown)
-    return Measured(table.on_rounds(done.report), done.report, done.interrupted)
+    return Measured(table.on_rounds(done.report), done)
 
 
 def _idle_for_rounds(context: click.Context, *, with_shapes: bool) -> dict[str, str]:

@@ -158,7 +158,7 @@ def paper(*, pair: Models, given: Given) -> int:
         )
         done = job.measure_paper(measurement, say_line, shown)
         table = text(done.report, get_terminal_size().columns)
-        return Measured(table, done.report, done.interrupted, partial(write.write_all, done.report, folder))
+        return Measured(table, done, partial(write.write_all, done.report, folder))
 
     return run_and_report(measure, None)
 

@@ -145,6 +145,6 @@ def sampling(
         fields: dict[str, Any] = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
         wanted = records.SamplingRequest(**fields, samplings=these, tasks=chosen)
         done = job.measure_samplings(pair, wanted, say_line, shown, selector=asked["selector"], path=output)
-        return Measured(table.on_samplings(done.report), done.report, done.interrupted)
+        return Measured(table.on_samplings(done.report), done)
 
     return run_and_report(measure, json_file)

@@ -11,6 +11,7 @@ from decoder.system.whole_files import made_folder
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
+from dynatui.lab.bench import Done
 from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest, space_named
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
 from dynatui.session import Models
@@ -118,11 +119,11 @@ def _measured(pair: Models, asked: SweepRequest, folder: Path, shard: Shard) -> 
     from dynatui.lab.bench.sweep import measure_sweep, on_sweep  # noqa: PLC0415 - imports torch
 
     done = measure_sweep(pair, asked, folder, shard, say_line, shown)
-    return Measured(on_sweep(done.report), done.report, done.interrupted)
+    return Measured(on_sweep(done.report), done)
 
 
 def _kept(folder: Path) -> Measured:
     from dynatui.lab.bench.sweep import on_sweep, read  # noqa: PLC0415 - imports torch
 
     report = read(folder)
-    return Measured(on_sweep(report), report, interrupted=False)
+    return Measured(on_sweep(report), Done(report, interrupted=False))

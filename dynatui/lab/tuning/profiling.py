@@ -53,42 +53,55 @@ _KV_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Drafts:
+class OnServer:
+    """Request for a profile: the drafts, the prompts and their answers, and what is known of the server's costs."""
+
     target: str
-    names: tuple[str, ...]
+    drafts: tuple[str, ...]
+    prompts: tuple[AnyPrompt, ...]
+    config: RunConfig
+    answers: tuple[str, ...]
+    """Answer to each prompt, "" for a prompt without an answer."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
+    step_s: float | None = None
+    draft_s: tuple[float, ...] = ()
+    """Seconds of a pass of each draft except lookup, in the order of `drafts`."""
+    roofline: NamedDevice | None = None
 
-    def loaded(self, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
-        """Engines of the usable drafts, and reasons why the other drafts are unusable; raises the first of these if no
-        draft is usable.
-        """
-        require(bool(self.names), "--drafts is empty; give hub ids or folders with commas between them")
-        engines: dict[str, Engine] = {}
-        refused: dict[str, DecoderError] = {}
-        for name in self.names:
-            try:
-                engines[name] = self._engine(name, next(iter(engines.values()), None), note)
-            except (ConfigError, ModelError) as error:
-                note(f"{name} is left out: {error}")
-                refused[name] = error
-        if not engines:
-            raise next(iter(refused.values()))
-        return engines, {name: str(error) for name, error in refused.items()}
 
-    def _engine(self, draft: str, loaded: Engine | None, note: Note) -> Engine:
-        if not is_model_free(draft) and tokenizers_of(self.target, draft)[1]:
-            raise PairError(
-                f"{draft} does not have the tokenizer of {self.target}, but drafts are compared by how many of the "
-                "target's tokens they guess; choose drafts with the target's tokenizer"
-            )
-        if loaded is None:
-            device, dtype, draft_dtype = self.device, self.dtype, self.draft_dtype
-            return load_pair(self.target, draft, device=device, dtype=dtype, draft_dtype=draft_dtype, report=note)
-        if draft == LOOKUP:
-            return replace(loaded, pair=replace(loaded.pair, draft=None, head=None))
-        return with_draft(loaded, self.target, draft, draft_dtype=self.draft_dtype, report=note)
+def loaded(job: OnServer, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
+    """Engines of the usable drafts, and reasons why other drafts are unusable, by name of the draft; raises the first
+    such error if no draft is usable.
+    """
+    require(bool(job.drafts), "--drafts is empty; give hub ids or folders with commas between them")
+    engines: dict[str, Engine] = {}
+    refused: dict[str, DecoderError] = {}
+    for name in job.drafts:
+        try:
+            engines[name] = _engine(job, name, next(iter(engines.values()), None), note)
+        except (ConfigError, ModelError) as error:
+            note(f"{name} is left out: {error}")
+            refused[name] = error
+    if not engines:
+        raise next(iter(refused.values()))
+    return engines, {name: str(error) for name, error in refused.items()}
+
+
+def _engine(job: OnServer, draft: str, first: Engine | None, note: Note) -> Engine:
+    """Engine of a draft; all engines after the first share its target."""
+    if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
+        raise PairError(
+            f"{draft} does not have the tokenizer of {job.target}, but drafts are compared by how many of the "
+            "target's tokens they guess; choose drafts with the target's tokenizer"
+        )
+    if first is None:
+        device, dtype, draft_dtype = job.device, job.dtype, job.draft_dtype
+        return load_pair(job.target, draft, device=device, dtype=dtype, draft_dtype=draft_dtype, report=note)
+    if draft == LOOKUP:
+        return replace(first, pair=replace(first.pair, draft=None, head=None))
+    return with_draft(first, job.target, draft, draft_dtype=job.draft_dtype, report=note)
 
 
 def guesses_at_once(pair: Pair) -> int | None:
@@ -199,21 +212,6 @@ def _revision(name: str) -> str:
     return folder.name if folder else ""
 
 
-@dataclass(frozen=True)
-class OnServer:
-    """Request for a profile: the drafts, the prompts and their answers, and what is known of the server's costs."""
-
-    drafts: Drafts
-    prompts: tuple[AnyPrompt, ...]
-    config: RunConfig
-    answers: tuple[str, ...]
-    """Answer to each prompt, "" for a prompt without an answer."""
-    step_s: float | None = None
-    draft_s: tuple[float, ...] = ()
-    """Seconds of a pass of each draft except lookup, in the order of `drafts`."""
-    roofline: NamedDevice | None = None
-
-
 class ProfileRequest(PairRequest, frozen=True, kw_only=True):
     drafts: tuple[str, ...]
     temperature: float
@@ -256,7 +254,7 @@ def profiled(job: OnServer, output: Path, note: Note, show: Show = iter) -> Done
     """
     with opened(log_of(output), FORMAT) as log:
         try:
-            engines, refused = job.drafts.loaded(note)
+            engines, refused = loaded(job, note)
             pair = next(iter(engines.values())).pair
             texts = _encoded(job, pair.tokenizer, min(engine.pair.context for engine in engines.values()), note)
             context = round(fmean(len(prompt) for prompt, _ in texts.values())) + job.config.max_new_tokens // 2
@@ -299,7 +297,7 @@ def _request(job: OnServer, pair: Pair, drafts: tuple[str, ...]) -> ProfileReque
     config = job.config
     texts = msgspec.json.encode([[as_prompt(prompt) for prompt in job.prompts], job.answers])
     return ProfileRequest(
-        **pair_names(pair) | {"draft_dtype": job.drafts.draft_dtype},
+        **pair_names(pair) | {"draft_dtype": job.draft_dtype},
         seed=config.seed,
         drafts=drafts,
         temperature=config.sampling.temperature,
@@ -333,7 +331,7 @@ def _profile(
     left_out: int,
 ) -> Profile:
     pair, sampling = next(iter(engines.values())).pair, job.config.sampling
-    size = model_size(job.drafts.target, pair.target.device)
+    size = model_size(job.target, pair.target.device)
     drafts = {name: _draft(name, engine.pair, size, job, records) for name, engine in engines.items()}
     usable = {name: draft for name, draft in drafts.items() if draft}
     require(
@@ -345,7 +343,7 @@ def _profile(
     words = msgspec.json.encode(sorted(pair.tokenizer.get_vocab().items()))
     return Profile(
         schema=SCHEMA,
-        target=job.drafts.target,
+        target=job.target,
         size=size,
         dtype=pair.dtype,
         drafts=usable,
@@ -389,7 +387,7 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:
     """Costs from the first available source: the user, the roofline of a named device, measurement on this machine."""
     if job.step_s is not None:
-        timed = dict(zip((name for name in job.drafts.names if name != LOOKUP), job.draft_s, strict=True))
+        timed = dict(zip((name for name in job.drafts if name != LOOKUP), job.draft_s, strict=True))
         draft_s = {name: seconds for name, seconds in timed.items() if name in drafts}
         return Costs(source="given", target_s={1: job.step_s}, draft_s=draft_s)
     if job.roofline:

@@ -3,7 +3,6 @@ forward passes, then records of the results on texts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -37,8 +36,7 @@ class TextKey(NamedTuple):
     prompt: int
 
 
-@dataclass(frozen=True)
-class Contest:
+class Contest(msgspec.Struct, frozen=True):
     """Verifier with one kind of drafting; comparisons use the best tree shape that this drafting allows."""
 
     verifier: str
