@@ -22,7 +22,6 @@ import msgspec
 from decoder.analysis.metrics import figures, first_difference
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PromptError, require
-from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.models.text import encode_prompts
@@ -34,7 +33,7 @@ from dynatui.lab.bench import Note, Progress
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.protocol import Assignment, Experiment, Sample, fast_collections, measured_turn, warmed_up
-from dynatui.lab.bench.summary import Samples
+from dynatui.lab.bench.summary import Judge, Samples, differences, near_tie_judge
 from dynatui.lab.tuning import outcome
 from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned
 from dynatui.lab.tuning.search import INITIAL, Compared, MethodSetting, Search
@@ -132,8 +131,6 @@ _NEARLY = 0.99
 """Largest share that is reported, since a search or check may last a little longer than planned."""
 Take: TypeAlias = Callable[[Mapping[str, MethodSetting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
-IsNearTie: TypeAlias = Callable[[int, Sequence[int], Sequence[int]], bool]
-"""(number of the text, tokens, tokens of plain decoding) -> whether both texts first differ at a near tie."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class Turns:
         self._engine = engine
         self._config = config
         self._passages = passages
-        self._judge = Judge(engine.pair.target, engine.gumbel_noise())
+        self.judge = near_tie_judge(engine, passages)
         self._random = Random(config.seed)
         self._warm: set[MethodSetting] = set()
         self.compared_s: list[float] = []
@@ -189,11 +186,12 @@ class Turns:
         return [measured_turn(self._engine, plan, Assignment(repeat, passage, number)) for number in order]
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
+        """Whether a text first differs from that of plain decoding at a near tie."""
         differs = first_difference(text, plain)
         if differs is None:
             return False
-        before = [*self._passages[passage], *plain[:differs]]
-        return self._judge(before, (plain[differs], text[differs])).near_tie
+        verdict = self.judge(passage, plain[:differs], (plain[differs], text[differs]), False)
+        return verdict is not None and verdict.near_tie
 
 
 def contenders_of(settings: Mapping[str, MethodSetting], config: RunConfig) -> list[Contender]:
@@ -219,11 +217,11 @@ def rounds(
                 return
 
 
-def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
+def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, judge: Judge) -> Checked:
     """Speeds and speed ratios of contenders, and contenders with wrong texts; one contender must be plain decoding."""
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
-    wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))
+    wrong = frozenset(each.name for each in differences(known, judge) if not each.near_tie)
     return Checked(
         len(known.prompts),
         {name: known.speed(name, seed) for name in names},
@@ -304,7 +302,7 @@ class Tuning:
             chain if isinstance(chain, Linear) else Linear(),
             self.search.trials,
             self.search.importance(),
-            checked(self.samples, contenders_of(settings, config), config.seed, self.turns.near_tie),
+            checked(self.samples, contenders_of(settings, config), config.seed, self.turns.judge),
             utc_now(),
         )
 
