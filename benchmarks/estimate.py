@@ -21,7 +21,7 @@ from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Schedule
 from decoder.system.device import DTYPES
-from dynatui.lab.bench.shapes import Size, run_of
+from dynatui.lab.bench.rounds import Size, run_of
 from tests.fake_cuda.shapes import Made, engine_of, without_values
 from tests.fake_cuda.tensors import Launch
 

@@ -32,13 +32,13 @@ from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tensor_parallel.ranks import ranks_here
 from decoder.tree_rules import tree_rule
-from dynatui.lab.bench import Done, Note, PairRequest, Progress, Show, interrupted, pair_names, shapes
+from dynatui.lab.bench import Done, Note, PairRequest, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.baselines import baselines, llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender, Work, inexact, shape, sweep
 from dynatui.lab.bench.machine import Machine, examined, load, read_bytes, utc_now
 from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured, mixed, warmed_up
-from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
-from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
+from dynatui.lab.bench.rounds import Growth, Rounds, Size, growth, refuse_wider, rounds, sized_contenders, sized_passes
+from dynatui.lab.bench.shapes import loaded_pair, random_prompt
 from dynatui.lab.bench.summary import (
     Bandwidth,
     Comparison,
@@ -215,8 +215,8 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[Report]:
 
 
 def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[RoundsReport]:
-    contenders = shapes.contenders(job.config, job.sizes)
-    loaded = job.load(passes=shapes.passes(job.config, job.sizes), report=note)
+    contenders = sized_contenders(job.config, job.sizes)
+    loaded = job.load(passes=sized_passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
@@ -224,7 +224,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[RoundsR
         in_torch,
         "rounds after random tokens need models in torch, but one model is a GGUF file; measure texts instead",
     )
-    shapes.refuse_wider(job.sizes, pair.vocabulary)
+    refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Experiment(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, order=mixed)

@@ -98,8 +98,8 @@ class Space:
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """(base parameters, values of a setting) -> parameters that replace base parameters."""
     possible: Callable[[Values], bool] = lambda _: True
-    """Whether a setting can be measured: whether it meets `condition`, a clause for an error message."""
     condition: str = ""
+    """Clause that says which settings are possible, for an error message."""
 
     def axes_with(self, given: Mapping[str, str]) -> Axes:
         """Values of each axis: those of the comma-separated list in `given`, or else the default values."""

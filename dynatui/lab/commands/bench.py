@@ -152,7 +152,8 @@ def _on_rounds(
     **given: Any,
 ) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair  # noqa: PLC0415
+    from dynatui.lab.bench.rounds import Size  # noqa: PLC0415
+    from dynatui.lab.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
 
     how = {name: value for name, value in asdict(models).items() if not (shapes and name in ONLY_LOADED)}
     made = partial(random_pair, *shapes, **how) if shapes else partial(loaded_pair, **how)

@@ -13,7 +13,8 @@ from decoder.run.config import RunConfig
 from dynatui.lab.bench import job, table
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
-from dynatui.lab.bench.shapes import Size, loaded_pair, with_random_draft
+from dynatui.lab.bench.rounds import Size
+from dynatui.lab.bench.shapes import loaded_pair, with_random_draft
 from dynatui.lab.tables import WIDTH
 from dynatui.session import Models
 from tests.decoder.makers import TinyModels
