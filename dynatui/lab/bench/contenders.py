@@ -209,7 +209,7 @@ class Contender:
 
     name: str
     group: str
-    """Name that all contenders of the same method, baseline or other kind share."""
+    """Name of the method, baseline or other kind, which several contenders can share."""
     run: Callable[[Engine, Sequence[int]], DecodedText]
     """Function (engine, prompt token ids) that decodes one text to its end."""
     settings: Mapping[str, Any]

@@ -31,8 +31,6 @@ and the options in the panels `ABOUT_TEXTS`, have no effect either.
 """
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
-ONLY_ROUNDS = ("trees",)
-"""Parameters of `bench speed` that have no effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "inflate", "gpu_layers")
 """Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
 ROUNDS = 32
@@ -99,7 +97,7 @@ def speed(
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
         unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
-        settings.refuse(context, dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured)
+        settings.refuse(context, {"trees": "without --context or --shapes"} | unmeasured)
         require(not (spread and baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     given = {**rules, "max_new_tokens": length, "seed": seed}

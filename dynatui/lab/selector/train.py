@@ -62,7 +62,7 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Progress]:
-    """Trains a selector and writes that of the epoch with the largest gain; yields after each epoch."""
+    """Trains a selector, and writes the policy of the epoch with the largest gain; yields after each epoch."""
     _require_labels(roots, recipe.verifier, "--verifier")
     training, validation = roots.training(), roots.part(VALIDATION)
     require(

@@ -274,7 +274,7 @@ class Tuning:
     turns: Turns
     search: Search
     samples: list[Sample] = field(default_factory=list)
-    """Those of the check."""
+    """Samples of the check."""
 
     def searching(self, stopped: Callable[[], bool]) -> Iterator[Progress]:
         """Searches settings, and yields after every text; ends early if `stopped` returns True."""

@@ -235,7 +235,6 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
 
 
 Header: TypeAlias = LogHeader[ProfileRequest, Costs]
-ProfileLog: TypeAlias = RecordLog[Header, Scored]
 FORMAT: LogFormat[Header, Scored] = LogFormat(
     msgspec.json.Decoder(Header | Scored), SCHEMA, "set --output to another file"
 )
@@ -309,7 +308,9 @@ def _request(job: OnServer, pair: Pair, drafts: tuple[str, ...]) -> ProfileReque
     )
 
 
-def _steps(job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: ProfileLog) -> Iterator[Progress]:
+def _steps(
+    job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: RecordLog[Header, Scored]
+) -> Iterator[Progress]:
     engine, config, done = next(iter(engines.values())), job.config, {record.prompt for record in log.records}
     for number, (prompt, answer) in texts.items():
         if number in done:

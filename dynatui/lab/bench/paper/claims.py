@@ -64,7 +64,7 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class On(NamedTuple):
-    """One experiment `main`, on whose texts claims are tested."""
+    """An experiment `main`, on whose texts claims are tested."""
 
     report: PaperReport
     experiment: PaperExperiment
@@ -237,13 +237,13 @@ TESTS: Mapping[str, Test] = {
     "history_gains": faster((published.PHASE_2,)),
     "history_stabilises": spread,
 }
-"""Tests of all claims in `claims.csv`. For some numbers of the claims' quotients, `published.csv` has numbers from a
-source that takes precedence.
+"""Tests of all claims in `claims.csv`. Where a claim's quotient has other numbers than `published.csv`, the latter has
+those of a source that takes precedence.
 """
 
 
 def paper_quotient(text: str) -> float | None:
-    """Value of a quotient of two numbers, such as "5.30/4.59", or of a quotient of two such quotients, " / "."""
+    """Value of a quotient of two numbers, such as "5.30/4.59", or of two such quotients with " / " between them."""
     return (
         reduce(truediv, [reduce(truediv, map(float, part.split("/"))) for part in text.split(" / ")]) if text else None
     )

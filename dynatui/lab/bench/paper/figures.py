@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -264,9 +264,7 @@ def _draw_costs(axes: Axes, report: PaperReport) -> None:
     axes.patch.set_visible(False)
 
 
-Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
-"""Function that draws a figure of a report; it returns None if the report lacks the data of the figure."""
-FIGURES: Mapping[str, Drawn] = {
+FIGURES: Mapping[str, Callable[[PaperReport], Figure | None]] = {
     function.__name__: function
     for function in (
         main_results_bars,
@@ -278,7 +276,9 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Drawing functions by file name, for the paper's figures 3 to 8 and one further figure."""
+"""Drawing functions by file name, for the paper's figures 3 to 8 and one further figure; they return None if the report
+lacks the data of the figure.
+"""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
 """File metadata by format; SVG files get no date, so that files of equal figures are equal."""
 

@@ -29,7 +29,7 @@ class PaperLane(msgspec.Struct, frozen=True, kw_only=True):
     """Group of similar lanes, such as `linear`, `fixed` or `hf`, which have the same colour in figures."""
     parameters: dict[str, Any]
     paper_name: str | None = None
-    """Name of the corresponding row of the paper's tables (see `published`); None if there is no such row."""
+    """Name of the corresponding row of the paper's tables (see `published.csv`); None if there is no such row."""
     own_text: bool = False
     """Whether the lane's text may differ from the text of `ar` by design; if so, the texts are not compared."""
 
