@@ -106,7 +106,6 @@ def figures(recording: Path) -> dict[str, list[Any]]:
 
 
 def differences(mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Names of the values that differ between two recordings."""
     return [name for name in {**other, **mine} if not alike(mine.get(name), other.get(name))]
 
 

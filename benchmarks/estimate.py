@@ -2,9 +2,9 @@
 
     python benchmarks/estimate.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64 --context 256
 
-Nothing is measured. The counts are exact for this code; all costs in `CARDS` and `Costs` are assumptions, of which the
-first is the optimistic and the second the pessimistic one. Triton kernels are assumed to be limited by what a program
-does one step after the other, which the kernels' modules count. Times are of CUDA graphs, without the host.
+Nothing is measured. The counts are exact for this code; all costs in `CARDS` and `ASSUMED` are assumptions, `ASSUMED`
+first optimistic, then pessimistic ones. Triton kernels are assumed to be limited by the steps that a program takes in
+sequence, which the kernels' modules count. Times are of CUDA graphs, without the host.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Schedule
 from decoder.system.device import DTYPES
-from dynatui.lab.bench.shapes import Size, run_of
+from dynatui.lab.bench.rounds import Size, run_of
 from tests.fake_cuda.shapes import Made, engine_of, without_values
 from tests.fake_cuda.tensors import Launch
 
@@ -38,10 +38,10 @@ NORMED, BY_PARTS = "normed_columns", "attend_by_parts"
 IN_TURN = frozenset(
     {BY_PARTS, "exclude", "part_best", "best_of_parts", "choose_rows", "write_rows", "choose_nodes", "write_nodes"}
 )
-"""Triton kernels whose time is that of the steps which a program takes one after the other."""
+"""Triton kernels whose time is that of the steps that a program takes in sequence."""
 PARTS = ("products", "attention", "top-k", "other")
 KERNELS = {"sort": 4, "topk": 2, "argmax": 2, "scatter": 2, "index_copy": 2}
-"""Kernels of an operator that launches more than one, by torch's source."""
+"""Number of kernels of each operator that launches several, by torch's source."""
 ROUNDS = 4
 """Rounds until all graphs are captured."""
 
@@ -61,7 +61,7 @@ class Costs:
     keys: float
     """Time in which a block of torch's attention reads 64 keys and values."""
     key: float
-    """Time in which a program of `attend_by_parts` reads a key and its value. The pessimistic one is that of SGLang's
+    """Time in which a program of `attend_by_parts` reads a key and its value. The pessimistic time is that of SGLang's
     kernel on an H100: with 16,000 tokens instead of 1,000, in 8 parts, 36 layers take 6.4 ms longer (sglang #21775).
     """
     block: float
@@ -78,13 +78,13 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Given:
-    """What decides the work of kernels beside their operands' shapes."""
+    """Properties of a round that decide the work of kernels, beside the shapes of their operands."""
 
     text: int = 0
     """Number of tokens before the round."""
     top_k: bool = False
+    """Whether logits are truncated by top-k; `top_p` likewise."""
     top_p: bool = False
-    """Whether truncation by each is on."""
 
 
 def part(launch: Launch) -> str:
@@ -96,7 +96,9 @@ def part(launch: Launch) -> str:
 
 
 def keys_in_turn(launch: Launch, text: int) -> int:
-    """Keys that a multiprocessor reads one after the other in `attend_by_parts`: of the text, or of the pass itself."""
+    """Number of keys that a multiprocessor reads in sequence in `attend_by_parts`, over all its waves of programs; the
+    slowest part decides, be it a part of the text or the pass itself.
+    """
     from decoder.session.cuda_graph.kernels import tree_attention  # noqa: PLC0415 - Triton may be missing
 
     (count, *_), (heads, parts, queries, width) = launch.shapes[0], launch.shapes[5]
@@ -109,9 +111,7 @@ def keys_in_turn(launch: Launch, text: int) -> int:
 
 
 def in_turn(launch: Launch, costs: Costs, given: Given) -> float:
-    """Time of what a multiprocessor does one step after the other in a Triton kernel; truncation finds all it searches
-    for in its lists.
-    """
+    """Time of the steps that a multiprocessor takes in sequence in a Triton kernel, for usual rows of logits."""
     from decoder.session.cuda_graph.kernels import keep_level, pack_tree  # noqa: PLC0415 - as above
     from decoder.session.cuda_graph.kernels import searched_truncation as truncation  # noqa: PLC0415 - as above
 
@@ -167,7 +167,7 @@ def _operands(launch: Launch, text: int) -> Sequence[tuple[int, ...]]:
 
 
 def _l2_bytes(launch: Launch) -> int:
-    """Bytes that the programs of a product with its norm read, all rows in each; 0 for torch's products."""
+    """Bytes that the programs of a normed product read, each of them all rows; 0 for torch's products."""
     if launch.name != NORMED:
         return 0
     from decoder.session.cuda_graph.kernels import normed_product  # noqa: PLC0415 - as above

@@ -22,9 +22,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import msgspec
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from transformers import AutoConfig, AutoModelForCausalLM
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -37,12 +35,12 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import cache_bytes, windows_of
 from decoder.system.device import ComputingClock, set_up
 from decoder.system.whole_files import made_folder, write_whole
-from decoder.tree import depths
+from decoder.tree import TokenTree
+from dynatui.lab.bench import Progress, interrupted
 from dynatui.lab.bench.machine import Machine
-from dynatui.lab.bench.on_pair import Progress, interrupted
-from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, begun, opened
 from dynatui.lab.frame import estimate
-from dynatui.lab.tables.data import Cell, Column, Spec, Table, of_rows, section
+from dynatui.lab.tables import Cell, Column, Spec, Table, of_rows, section
 
 TOKENS, REPEATS, SEED = (256, 4096), 20, 0
 COMMAND = "OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR"
@@ -97,10 +95,14 @@ KINDS = (
 )  # fmt: skip
 """Models of about 54 million weights. Models with experts are left out: experts change neither attention nor cache."""
 
-ROW: tuple[int, ...] = (-1,)
-CHAIN: tuple[int, ...] = (-1, 0, 1, 2, 3)
-TREE: tuple[int, ...] = (-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
-"""Rows of each measured pass, given as the parent index of each node (-1 for the root)."""
+
+def tree_of(*parents: int) -> TokenTree:
+    """Tree with these parents, of nodes without probabilities; the root has the parent -1."""
+    return TokenTree.of([*range(1, 1 + len(parents))], [*parents], [0.0] * len(parents))
+
+
+ROW, CHAIN, TREE = tree_of(-1), tree_of(-1, 0, 1, 2, 3), tree_of(-1, 0, 0, 0, 1, 1, 2, 3, 4, 4, 5, 6, 8, 8, 10, 12)
+"""Nodes of each measured pass."""
 WITHIN = (0, 1, 4)
 """Nodes of a path whose last node is not a leaf of the tree."""
 
@@ -110,7 +112,6 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
     model: str
     tokens: int
-    """Length of the text in tokens."""
     repeat: int
     row_s: float
     chain_s: float
@@ -127,7 +128,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, tag="turn"):
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, dict[str, Any]]
-    """Configuration of each model, by model name."""
+    """Configurations by name of the model."""
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True, tag="size"):
@@ -140,18 +141,6 @@ Log: TypeAlias = RecordLog[Header, Turn | Size]
 FORMAT: LogFormat[Header, Turn | Size] = LogFormat(
     msgspec.json.Decoder(Header | Turn | Size), 1, "set --output to another folder"
 )
-
-
-def visible(parents: Sequence[int]) -> NDArray[np.bool_]:
-    """The tree's attention mask, shape (N, N): each node sees itself and its ancestors."""
-    mask = np.eye(len(parents), dtype=np.bool_)
-    for node, parent in enumerate(parents):
-        if parent >= 0:
-            mask[node] |= mask[parent]
-    return mask
-
-
-PASSES = {parents: (depths(parents), visible(parents)) for parents in (ROW, CHAIN, TREE)}
 
 
 @dataclass(frozen=True)
@@ -183,14 +172,13 @@ class Reader:
         )
 
     @torch.inference_mode()
-    def _round(self, parents: tuple[int, ...], path: Sequence[int]) -> tuple[float, float]:
-        """Seconds of a pass, and seconds of the commit of `path`. The pass ends when the most probable tokens of its
-        rows are known.
+    def _round(self, tree: TokenTree, path: Sequence[int]) -> tuple[float, float]:
+        """Seconds of a pass over a tree, until the most probable token after each node is known, and seconds of the
+        commit of `path`.
         """
-        levels, mask = PASSES[parents]
-        ids, places = range(1, 1 + len(parents)), [self.tokens + level for level in levels]
+        positions, mask = [self.tokens + depth for depth in tree.depths], tree.visible()
         start = self.clock.now()
-        self.model.forward(self.cache, ids, places, mask).argmax(-1).tolist()
+        self.model.forward(self.cache, tree.tokens, positions, mask).argmax(-1).tolist()
         passed = self.clock.now()
         self.cache.keep([self.tokens + node for node in path])
         committed = self.clock.now()
@@ -340,8 +328,7 @@ def main(command_line: Sequence[str] | None = None, kinds: Sequence[Kind] = KIND
     try:
         made_folder(arguments.output)
         with opened(arguments.output / "results.jsonl", FORMAT) as log:
-            now = header_now(log, request, CPU, lambda: None, lambda _: None)
-            header = log.begin(now, complete=len(log.of(Turn)) >= count)
+            header = begun(log, request, CPU, lambda: None, complete=len(log.of(Turn)) >= count)
             stopped = interrupted(_said(measured(log, kinds, arguments.tokens, arguments.repeats)))
             write_whole(arguments.output / "report.md", report(header.machine, log, kinds).encode())
     except DecoderError as error:

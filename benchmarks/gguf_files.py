@@ -100,7 +100,6 @@ def add_tokenizer(writer: Any, tokenizer: dict[str, Any], config: dict[str, Any]
 
 
 def _renamed(weights: dict[str, Tensor], config: dict[str, Any]) -> Iterator[tuple[str, Tensor]]:
-    """Weights under their names in GGUF."""
     heads = config["num_attention_heads"]
     for name, weight in weights.items():
         if name in WHOLE:

@@ -14,16 +14,20 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import cycle, pairwise, product
 from pathlib import Path
+
+from msgspec import structs
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.terminal import Terminal
-from benchmarks.traces import TRACE, steady, write
+from decoder.events import Event, Round, Run, Start, encode
 from dynatui.record.reader import read_events
 
+TRACE = Path(__file__).parents[1] / "tests" / "traces" / "demo.jsonl"
 TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
 _REFERENCE_TICKS = 15
@@ -48,7 +52,6 @@ class Cost:
     sent_bytes: int
     cpu_s: float
     reference_s: float
-    """CPU time of one reference task, in seconds."""
 
     @property
     def bytes_per_second(self) -> float:
@@ -56,12 +59,11 @@ class Cost:
 
     @property
     def cpu_ms_per_frame(self) -> float:
-        """CPU time of all the app's threads per frame, in milliseconds."""
+        """CPU time of all the app's threads, in milliseconds."""
         return 1000 * self.cpu_s / max(1, self.frames)
 
     @property
     def reference_tasks_per_frame(self) -> float:
-        """CPU time per frame, in multiples of the reference task's CPU time."""
         return self.cpu_ms_per_frame / 1000 / self.reference_s
 
     def row(self, bar: Bar) -> str:
@@ -103,10 +105,49 @@ def name(size: tuple[int, int]) -> str:
     return "x".join(map(str, size))
 
 
+def steady(events: Sequence[Event], *, tokens_per_second: float, seconds: float) -> Iterator[Event]:
+    """Events of one long run: rounds of all recorded runs, repeated, renumbered and evenly spaced in time."""
+    first = next(event for event in events if isinstance(event, Run))
+    watched = next(iter(first.methods))
+    stretch = _tokens_per_second(events, watched) / tokens_per_second
+    yield structs.replace(first, max_new_tokens=round(tokens_per_second * seconds))
+    yield from [Start(method=name, prefill_s=0.0) for name in first.methods]
+    rounds, tokens = dict.fromkeys(first.methods, 0), dict.fromkeys(first.methods, 0)
+    clocks, began_s = dict.fromkeys(first.methods, 0.0), 0.0
+    for lap in cycle(_laps(events)):
+        ended_s, starts = began_s, dict(clocks)
+        for event in lap:
+            name = event.method
+            ended_s = began_s + event.wall_s * stretch
+            clocks[name] = starts[name] + event.t * stretch
+            yield structs.replace(event, round=rounds[name], position=tokens[name], t=clocks[name], wall_s=ended_s)
+            rounds[name] += 1
+            tokens[name] += len(event.committed)
+        began_s = ended_s
+        if began_s >= seconds:
+            return
+
+
+def _laps(events: Sequence[Event]) -> list[list[Round]]:
+    """Rounds of each run, in chronological order."""
+    places = [place for place, event in enumerate(events) if isinstance(event, Run)]
+    laps = [[event for event in events[a:b] if isinstance(event, Round)] for a, b in pairwise([*places, len(events)])]
+    return [sorted(lap, key=lambda event: event.wall_s) for lap in laps]
+
+
+def _tokens_per_second(events: Sequence[Event], method: str) -> float:
+    """Recorded speed of a method, in tokens per second of wall time."""
+    laps = [[event for event in lap if event.method == method] for lap in _laps(events)]
+    tokens = sum(len(event.committed) for lap in laps for event in lap)
+    return tokens / sum(lap[-1].wall_s for lap in _laps(events) if lap)
+
+
 def steady_recording(folder: Path, seconds: float) -> Path:
     """Writes a recording that plays for longer than the measured window of `seconds`; returns the recording's path."""
+    path = folder / "steady.jsonl"
     events = steady(read_events(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
-    return write(folder / "steady.jsonl", events)
+    path.write_bytes(b"".join(map(encode, events)))
+    return path
 
 
 def cost(recording: Path, size: tuple[int, int], symbols: str, fps: int, seconds: float) -> Cost:

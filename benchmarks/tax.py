@@ -45,7 +45,7 @@ _PROMPT = "The captain went down to the harbour before the sun was up, and there
 
 
 class Trial:
-    """Pairs of runs: one run of each pair is with drawing, the other without. Records each run's rounds per second."""
+    """Pairs of runs, one with drawing and one without. Each run's rounds per second are written to the file `notes`."""
 
     def __init__(self, pairs: int, notes: Path) -> None:
         self.drawing = True
@@ -57,7 +57,7 @@ class Trial:
         self._notes = notes
 
     def loader(self, session: Session) -> Load:
-        """A function that loads the engine and wraps its `decode`, so that this trial observes all runs."""
+        """Loader of an engine whose runs this trial observes."""
         load = load_engine(session)
 
         def observed(report: Report, progress: Report) -> Loaded:

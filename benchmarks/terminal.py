@@ -1,7 +1,4 @@
-"""Pseudo-terminal in which a program runs, and which a measurement reads and types into.
-
-This module knows no program.
-"""
+"""Pseudo-terminal in which a program runs; a measurement reads its output and types into it."""
 
 import fcntl
 import os
@@ -16,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 STATUS = {b"\x1b[5n": b"\x1b[0n"}
-"""The question for the terminal's status, and the answer."""
+"""Query of the terminal's status -> answer."""
 ALL_ANSWERS = {**STATUS, b"\x1b[?2026$p": b"\x1b[?2026;2$y"}
-"""Also Textual's query about synchronised output (mode 2026), and the answer that the terminal supports it."""
+"""With Textual's query whether the terminal supports synchronised output (mode 2026)."""
 
 
 class Responder:
@@ -27,11 +24,11 @@ class Responder:
         self._tail = b""
 
     def answer(self, chunk: bytes) -> bytes:
-        """Answers to the questions that end in this part of the output."""
+        """Answers to the queries that end in this part of the output."""
         text = self._tail + chunk
-        told = [answer * (text.count(asked) - self._tail.count(asked)) for asked, answer in self._answers.items()]
+        answers = [answer * (text.count(asked) - self._tail.count(asked)) for asked, answer in self._answers.items()]
         self._tail = text[1 - max(map(len, self._answers), default=1) :]
-        return b"".join(told)
+        return b"".join(answers)
 
 
 @dataclass

@@ -22,7 +22,8 @@ from decoder.sampling.settings import SAMPLING, Sampling, Schedule
 from decoder.system.device import CUDNN_RANK, Stopwatch
 from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.protocol import endless
-from dynatui.lab.bench.shapes import Size, random_pair, random_prompt, run_of
+from dynatui.lab.bench.rounds import Size, run_of
+from dynatui.lab.bench.shapes import random_pair, random_prompt
 
 SMALL, LARGE = Size(4, 16), Size(8, 64)
 REPEATS = 3

@@ -162,7 +162,7 @@ MODEL_OPTIONS = in_panel(
     ),
 )
 PAIR_OPTIONS = MODEL_OPTIONS[:6]
-"""Options whose values are the fields of `dynatui.lab.bench.on_pair.OnPair`."""
+"""Options of the commands that do not choose how passes are computed."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

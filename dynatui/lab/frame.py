@@ -6,7 +6,6 @@ differ more between prompts than between repeats, so means are taken over repeat
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -114,7 +113,7 @@ def means(
     by: Sequence[str],
     figures: Iterable[str],
     seed: int,
-    ratios: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+    ratios: Mapping[str, tuple[str, str]],
 ) -> dict[tuple[Any, ...], dict[str, Interval]]:
     """`mean` of each figure in each group of rows; a figure that is unknown in all texts of a group is left out.
 

@@ -23,7 +23,7 @@ from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.verify.names import Drafting
 from dynatui.lab.commands import bench
-from dynatui.lab.tuning.drafts import pass_s
+from dynatui.lab.tuning.profiling import pass_s
 from dynatui.main import main
 from dynatui.session import Models
 from tests import heads

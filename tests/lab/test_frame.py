@@ -67,7 +67,9 @@ def test_means_are_those_of_each_group_in_any_order_of_rows() -> None:
     assert list(found) == [("a", 8), ("b", 8)]
     assert found["a", 8]["figure"] == mean(made([1.0], [3.0], [7.0]), 0)
     assert {name: each.value for name, each in found["b", 8].items()} == {"figure": 5.0, "weight": 2.0, "ratio": 2.5}
-    assert means(both.iloc[[2, 0, 1]], ["lane", "length"], ["figure"], 0)["a", 8]["figure"] == found["a", 8]["figure"]
+    assert (
+        means(both.iloc[[2, 0, 1]], ["lane", "length"], ["figure"], 0, {})["a", 8]["figure"] == found["a", 8]["figure"]
+    )
 
 
 def test_quotients_pair_what_was_measured_on_the_same_text_before_a_mean_is_taken() -> None:

@@ -1,10 +1,9 @@
 """Contenders that decode with other libraries: transformers' `generate` in several settings, and llama.cpp's server."""
 
 import copy
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -60,22 +59,14 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
     """Contenders of transformers, one per setting; above temperature 0, their random numbers are not those of `ar`."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
 
-    def made(
-        group: str, name: str, settings: Mapping[str, Any], run: Callable[..., DecodedText], **given: Any
-    ) -> Contender:
-        return Contender(f"{group} {name}", group, partial(run, config=config, **given), settings, foreign=True)
+    def made(group: str, name: object, settings: Mapping[str, Any], run: Callable[..., DecodedText]) -> Contender:
+        return Contender(f"{group} {name}", group, partial(run, config=config, **settings), settings, foreign=True)
 
-    def plain(group: str, name: object, settings: dict[str, Any]) -> Contender:
-        return made(group, str(name), settings, _generated, **settings)
-
+    assisted = partial(_assisted, assistant=assistant)
     return [
-        *(plain("generate", cache, {"cache_implementation": cache}) for cache in CACHES),
-        *(
-            made("assisted", name, drafting, _assisted, assistant=assistant, drafting=drafting)
-            for name, drafting in ASSISTED.items()
-            if assistant is not None
-        ),
-        *(plain(PROMPT_LOOKUP, count, {"prompt_lookup_num_tokens": count}) for count in LOOKED_UP),
+        *(made("generate", cache, {"cache_implementation": cache}, _generated) for cache in CACHES),
+        *(made("assisted", *each, assisted) for each in ASSISTED.items() if assistant is not None),
+        *(made(PROMPT_LOOKUP, count, {"prompt_lookup_num_tokens": count}, _generated) for count in LOOKED_UP),
     ]
 
 
@@ -106,7 +97,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 
 
 def _assisted(
-    engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
+    engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, **drafting: float
 ) -> DecodedText:
     """Decodes with `drafting` in the assistant's generation config, from which transformers reads these settings."""
     before = assistant.generation_config
@@ -138,7 +129,7 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
         Contender(
             f"{NAME} {count}" if count else NAME,
             NAME,
-            functools.partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
+            partial(_decoded, config=config, server=_Server(target, draft if count else None, count)),
             {"file": Path(target).name, "precision": f"GGUF {gguf_file(target).quantisation}", "n_max": count},
             foreign=True,
         )
@@ -188,7 +179,7 @@ class _Server:
         request = {"prompt": list(prompt_ids), "n_predict": most_tokens, "cache_prompt": False, "top_k": 1}
         return self._started.handle_completions(request | {"samplers": ["top_k"]} | options)
 
-    @functools.cached_property
+    @cached_property
     def _started(self) -> Any:
         bindings = library()
         import xllamacpp  # noqa: PLC0415 - of the extra `gguf`

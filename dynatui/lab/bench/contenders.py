@@ -158,7 +158,6 @@ class InstrumentedEngine:
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def restart(self) -> None:
-        """Forgets the passes so far."""
         for model in self._models.values():
             model.seconds, model.work = 0.0, Work()
 
@@ -191,7 +190,7 @@ PROMPT_LOOKUP = "prompt lookup"
 
 @dataclass(frozen=True)
 class DecodedText:
-    """Result of decoding one text to its end."""
+    """A text that was decoded to its end, and its measurements."""
 
     tally: Tally
     rounds: Sequence[Round] = ()
@@ -210,7 +209,7 @@ class Contender:
 
     name: str
     group: str
-    """Name that all contenders of the same method, baseline or other kind share."""
+    """Name of the method, baseline or other kind, which several contenders can share."""
     run: Callable[[Engine, Sequence[int]], DecodedText]
     """Function (engine, prompt token ids) that decodes one text to its end."""
     settings: Mapping[str, Any]

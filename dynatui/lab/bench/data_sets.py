@@ -232,28 +232,24 @@ class DataSet:
         return " or ".join(self.in_folder)
 
 
-_WIKITEXT = DataSet(
-    "wikitext",
-    "WikiText-2 (validation, with <unk>)",
-    "WikiText-2",
-    paragraphs,
-    {"wikitext2/valid_v1_tokens.txt": lines, WIKITEXT_ON_HUB.pattern: column},
-    WIKITEXT_ON_HUB,
-)
-_BOOKS = DataSet(
-    "books",
-    "PG-19-style (books_test, public-domain books)",
-    "PG-19",
-    openings,
-    {"books_test/*.txt": whole},
-)
-_PG19 = DataSet(
-    "pg19",
-    "PG-19",
-    "PG-19",
-    openings,
-    {"pg19/*.parquet": column, f"pg19/{PG19_ON_HUB.pattern}": column},
-    PG19_ON_HUB,
+_CORPORA = (
+    DataSet(
+        "wikitext",
+        "WikiText-2 (validation, with <unk>)",
+        "WikiText-2",
+        paragraphs,
+        {"wikitext2/valid_v1_tokens.txt": lines, WIKITEXT_ON_HUB.pattern: column},
+        WIKITEXT_ON_HUB,
+    ),
+    DataSet("books", "PG-19-style (books_test, public-domain books)", "PG-19", openings, {"books_test/*.txt": whole}),
+    DataSet(
+        "pg19",
+        "PG-19",
+        "PG-19",
+        openings,
+        {"pg19/*.parquet": column, f"pg19/{PG19_ON_HUB.pattern}": column},
+        PG19_ON_HUB,
+    ),
 )
 _TASKS = tuple(
     DataSet(f"spec_bench/{task}", f"Spec-Bench: {task}", None, iter, {FILE.as_posix(): partial(of_task, task)})
@@ -261,9 +257,7 @@ _TASKS = tuple(
 )
 
 CATALOGUE: dict[str, tuple[DataSet, ...]] = {
-    "wikitext": (_WIKITEXT,),
-    "books": (_BOOKS,),
-    "pg19": (_PG19,),
+    **{data_set.name: (data_set,) for data_set in _CORPORA},
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }

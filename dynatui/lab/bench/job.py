@@ -5,7 +5,7 @@ blocks only. `measure_texts` and `measure_rounds` raise KeyboardInterrupt if no 
 the models or the device fail or a text is too long.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -32,14 +32,13 @@ from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tensor_parallel.ranks import ranks_here
 from decoder.tree_rules import tree_rule
-from dynatui.lab.bench import shapes
+from dynatui.lab.bench import Done, Note, PairRequest, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.baselines import baselines, llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender, Work, inexact, shape, sweep
 from dynatui.lab.bench.machine import Machine, examined, load, read_bytes, utc_now
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, PairRequest, Show, interrupted, pair_names
-from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
-from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
-from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
+from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured, mixed, warmed_up
+from dynatui.lab.bench.rounds import Growth, Rounds, Size, growth, refuse_wider, rounds, sized_contenders, sized_passes
+from dynatui.lab.bench.shapes import loaded_pair, random_prompt
 from dynatui.lab.bench.summary import (
     Bandwidth,
     Comparison,
@@ -51,6 +50,7 @@ from dynatui.lab.bench.summary import (
     near_tie_judge,
     rows,
 )
+from dynatui.session import Models
 
 SCHEMA = 1
 OF_SAMPLE = ("contender", "group", "prompt", "repeat", "kv_bytes", "waits", "waited")
@@ -76,7 +76,6 @@ class Setup(PairRequest, frozen=True, kw_only=True):
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by contender name."""
     prompts: list[list[int]]
-    """Prompts as token ids."""
     max_new_tokens: int
     repeats: int
     temperature: float = 0.0
@@ -142,20 +141,17 @@ class RoundsReport(Common, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class OnTexts(OnPair):
-    """Request to measure methods and baselines on texts."""
+class OnTexts:
+    """Request to measure methods and baselines on texts. With `models.exact`, `ar` and adaptive trees are also measured
+    with ordinary passes.
+    """
 
+    models: Models
     prompts: tuple[AnyPrompt, ...]
     config: RunConfig
     methods: tuple[str, ...]
     settings: Mapping[str, Mapping[str, TunableParameters]]
     """Parameters by method, then by the suffix of the contender's name."""
-    exact: bool = False
-    """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
-    compiled: bool = False
-    """Whether compiled forward passes are tried; they are used only if they are faster than uncompiled passes."""
-    kernels: bool = True
-    """Whether custom kernels are tried for small parts of rounds; they are used only if they are faster than torch."""
     with_baselines: bool = True
     llama_cpp: str | None = None
     """GGUF file of the target's weights; its plain decoding in llama.cpp is measured, even without `with_baselines`."""
@@ -178,19 +174,15 @@ class OnRounds:
 
 
 def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[Report]:
-    """Measures methods and baselines; `show` displays the progress."""
     if job.llama_cpp is not None:
-        require_measurable(job.llama_cpp, job.target, job.config)
-    if is_model_free(job.draft):
+        require_measurable(job.llama_cpp, job.models.target, job.config)
+    if is_model_free(job.models.draft):
         require_model_free(job.methods)
     if ranks_here():
         require_partial_target(chosen(job.methods))
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
-        **job.pair_options,
-        exact=job.exact,
-        compiled=job.compiled,
-        kernels=job.kernels,
+        **vars(job.models),
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
@@ -205,7 +197,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[Report]:
         context = min(context, gguf_file(job.llama_cpp).size("context_length") or 0)
     prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, context)
     contenders = sweep(job.methods, job.config, job.settings)
-    if job.exact:
+    if job.models.exact:
         contenders += inexact(contenders, engine.fastest())
     contenders += _others(job, pair, note)
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
@@ -223,9 +215,8 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[Report]:
 
 
 def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[RoundsReport]:
-    """Measures rounds; `show` displays the progress."""
-    contenders = shapes.contenders(job.config, job.sizes)
-    loaded = job.load(passes=shapes.passes(job.config, job.sizes), report=note)
+    contenders = sized_contenders(job.config, job.sizes)
+    loaded = job.load(passes=sized_passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
@@ -233,7 +224,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[RoundsR
         in_torch,
         "rounds after random tokens need models in torch, but one model is a GGUF file; measure texts instead",
     )
-    shapes.refuse_wider(job.sizes, pair.vocabulary)
+    refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Experiment(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, order=mixed)
@@ -253,7 +244,7 @@ def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
     """Requested contenders of other libraries; `note` receives the reason if transformers cannot decode with `pair`."""
     others: list[Contender] = []
     if job.with_baselines and any(model.computed_by for model in pair.models.values()):
-        others += llama_cpp_baselines(pair, job.config, job.target, job.draft)
+        others += llama_cpp_baselines(pair, job.config, job.models.target, job.models.draft)
         note("transformers' own generation is left out: llama.cpp computes one of the models")
     elif job.with_baselines and not pair.target.ranks:
         others += baselines(pair, job.config)
@@ -281,8 +272,14 @@ def _measured(
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
     ready = warmed_up(engine, plan, note)
     setup = _setup(engine, machine, ready, config)
-    taken: list[Sample] = []
-    early = interrupted(show(measured_into(taken, engine, ready)))
+    taken, turns = list[Sample](), ready.turns()
+
+    def steps() -> Iterator[Progress]:
+        for number, sample in enumerate(measured(engine, ready, turns), 1):
+            taken.append(sample)
+            yield Progress(f"{number} of {len(turns)} turns", number / len(turns))
+
+    early = interrupted(show(steps()))
     samples = Samples(taken, ready.contenders, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt

@@ -1,10 +1,11 @@
 """Runner of every benchmark. In a turn, one contender decodes one prompt. The result of a turn is a sample: the totals
-(tokens, rounds, times) of the whole text, and of the text's first tokens for several numbers of tokens.
+(tokens, rounds, times) of the whole text, and of its first tokens at several text lengths.
 """
 
 import gc
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
@@ -17,9 +18,9 @@ from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
 from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
+from dynatui.lab.bench import Note
 from dynatui.lab.bench.contenders import Contender, DecodedText, Seen
 from dynatui.lab.bench.machine import peak_during
-from dynatui.lab.bench.on_pair import Note, Progress
 
 DISTURBED = 0.03
 """Largest `Sample.waited` at which a turn counts as undisturbed; turns with larger values are repeated."""
@@ -120,6 +121,21 @@ def endless(engine: Engine) -> Engine:
     return replace(engine, pair=replace(engine.pair, eos=frozenset()))
 
 
+def continued(engine: Engine, prompt: Tokens, most: int) -> list[int]:
+    """Tokens with which the target continues a prompt, until the text ends or has `most` new tokens."""
+    session = engine.session(prompt, most, None)
+    tokens, finished = list[int](), None
+    try:
+        session.prefill()
+        while finished is None:
+            outcome = session.step(())
+            tokens += outcome.committed
+            finished = outcome.finished
+    finally:
+        session.close()
+    return tokens
+
+
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
     """Prompts by descending length, since a longer text discards the CUDA graphs and memory made for shorter texts."""
     return sorted(prompts, key=len, reverse=True)
@@ -146,23 +162,22 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
     return True
 
 
-def measured(engine: Engine, experiment: Experiment, turns: Iterable[Assignment]) -> Iterator[Sample]:
-    """Yields the sample of each turn as soon as it is measured, in the order of the turns."""
+@contextmanager
+def fast_collections() -> Iterator[None]:
+    """Context in which garbage collections do not scan the models' objects, which takes a large part of a second."""
     gc.collect()
-    gc.freeze()  # otherwise each collection would scan the models' objects, which takes a large part of a second
+    gc.freeze()
     try:
-        for turn in turns:
-            yield _sample(engine, experiment, turn)
+        yield
     finally:
         gc.unfreeze()
 
 
-def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment) -> Iterator[Progress]:
-    """Measures all turns and appends their samples; yields the progress after each turn."""
-    turns = experiment.turns()
-    for number, sample in enumerate(measured(engine, experiment, turns), 1):
-        samples.append(sample)
-        yield Progress(f"{number} of {len(turns)} turns", number / len(turns))
+def measured(engine: Engine, experiment: Experiment, turns: Iterable[Assignment]) -> Iterator[Sample]:
+    """Yields the sample of each turn as soon as it is measured, in the order of the turns."""
+    with fast_collections():
+        for turn in turns:
+            yield measured_turn(engine, experiment, turn)
 
 
 def disturbed(waits: Iterable[float | None]) -> int:
@@ -170,7 +185,8 @@ def disturbed(waits: Iterable[float | None]) -> int:
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 
-def _sample(engine: Engine, experiment: Experiment, turn: Assignment) -> Sample:
+def measured_turn(engine: Engine, experiment: Experiment, turn: Assignment) -> Sample:
+    """Measures one turn, in `fast_collections`."""
     contender, prompt = experiment.contenders[turn.contender], experiment.prompts[turn.prompt]
     trial, waited = _undisturbed(engine, contender, prompt, experiment.attempts)
     return Sample(

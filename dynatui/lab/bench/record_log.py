@@ -19,8 +19,8 @@ from msgspec import UNSET, UnsetType
 
 from decoder.errors import ConfigError, shortened
 from decoder.json_values import too_large
+from dynatui.lab.bench import Note, differing
 from dynatui.lab.bench.machine import Machine, examined, unlike, utc_now
-from dynatui.lab.bench.on_pair import Note, differing
 
 _MOST_BYTES = 2**28
 """Maximum size of a log, so that reading an endless device such as /dev/zero cannot fill the memory."""
@@ -169,20 +169,24 @@ class RecordLog(Generic[H, R]):
         return ConfigError(f"{shortened(self._path)} {why}; remove this file, or {self._kind.remedy}")
 
 
-def header_now(
-    log: "RecordLog[LogHeader[Q, C], Any]",
+def begun(
+    log: RecordLog[LogHeader[Q, C], Any],
     request: Q,
     device: torch.device,
     costs: Callable[[], C],
-    note: Note,
+    note: Note = lambda _: None,
     *,
+    complete: bool = False,
     commit: str | None | UnsetType = UNSET,
     context: int | UnsetType = UNSET,
 ) -> LogHeader[Q, C]:
-    """Header for a measurement that begins or resumes now; a new log gets `costs()`, the times of forward passes."""
+    """Header of the log of a measurement that begins or resumes now, as `RecordLog.begin` returns it.
+
+    Only for a new log, `costs` measures the times of forward passes.
+    """
     if log.header is None:
         note("measuring forward passes")
-    return LogHeader(
+    now = LogHeader(
         schema=log.schema,
         started_at=utc_now(),
         commit=commit,
@@ -191,6 +195,7 @@ def header_now(
         costs=costs() if log.header is None else log.header.costs,
         context=context,
     )
+    return log.begin(now, complete=complete)
 
 
 @contextmanager

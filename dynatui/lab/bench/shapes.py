@@ -1,9 +1,8 @@
-"""Pairs of models with random weights or a random draft, and parameters that give every draft tree the same size."""
+"""Pairs of models with random weights or with a draft that guesses at random."""
 
 import copy
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -20,16 +19,13 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, require, shortened
 from decoder.forward.hf_module import Load
 from decoder.forward.language_model import LanguageModel
-from decoder.methods.dynatree import DynaTree
-from decoder.methods.fixed import Fixed
 from decoder.models.compatibility import check_architecture
 from decoder.models.gguf_file import is_gguf
 from decoder.models.heads import require_whole_draft
 from decoder.models.pair import Pair
-from decoder.run.config import RunConfig
 from decoder.run.decoding_path import bfloat16_pays
 from decoder.run.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
-from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, of_sizes
+from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.system.device import (
     choose_device,
     choose_draft_dtype,
@@ -40,9 +36,6 @@ from decoder.system.device import (
 )
 from decoder.tensor_parallel.check import require_partial_weights
 from decoder.tensor_parallel.ranks import ranks_here
-from decoder.tree_rules import tree_rule
-from dynatui.lab.bench.contenders import BASELINE, Contender, own
-from dynatui.lab.bench.machine import begin_peak
 
 SEED = 0
 CERTAINTY = 40.0
@@ -222,70 +215,3 @@ def _be_certain(module: Any) -> None:
 
 def _folder() -> Any:
     return files("dynatui.lab.bench") / "shapes"
-
-
-OVERALL = 1e-9
-"""Path probability below which a node gets no children, so low that practically every node is above it."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """Tree of `depth` drafted levels, which is verified in `rows` rows: one for the root and one per drafted node."""
-
-    depth: int
-    rows: int
-
-    @property
-    def siblings(self) -> int:
-        """Number of children of each node that is not a leaf; the last of these nodes may have fewer."""
-        return -(-(self.rows - 1) // self.depth)
-
-
-def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Plain decoding and one contender for each tree size; the measured peak memory leaves out the prefill."""
-    return [
-        own(BASELINE, BASELINE, BASELINE, config, begin_peak),
-        *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
-    ]
-
-
-def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Sizes of the passes in rounds with these trees, for CUDA graphs and compilation."""
-    runs = (run_of(size, config) for size in sizes)
-    rules = (tree_rule(run.rules(method)) for method, run in runs)
-    return of_sizes(
-        (rule for rule in rules if rule and fits(rule)), (size.rows for size in sizes if size.rows <= MOST_NODES)
-    )
-
-
-def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Raises ConfigError if a tree of one of these sizes has a node with more children than there are tokens."""
-    for size in sizes:
-        if size.siblings > vocabulary:
-            raise ConfigError(
-                f"no tree has {size.rows} rows on {size.depth} levels with a vocabulary of {vocabulary} tokens; "
-                "give fewer rows or more levels"
-            )
-
-
-def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """Method and parameters with which every tree has this size; raises ConfigError if no tree can have this size."""
-    depth, drafted = size.depth, size.rows - 1
-    if not 1 <= depth <= drafted:
-        raise ConfigError(
-            f"no tree has {depth} levels in {size.rows} rows, one of which is the root; give DxN with D from 1 to N-1"
-        )
-    if depth == 1:
-        return "fixed", config.with_rules("fixed", Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
-    rules = DynaTree(
-        d0=depth - 1,
-        d_max=depth,
-        branching=(size.siblings,) * 3,
-        rho_stop=OVERALL,
-        rho_deep=OVERALL,
-        tau=0.0,
-        n_max=drafted,
-        selection="best",
-        history=False,
-    )
-    return "dynatree", config.with_rules("dynatree", rules)

@@ -14,7 +14,7 @@ from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.prompt import AnyPrompt
 from decoder.run.config import RunConfig
-from dynatui.lab.bench.on_pair import PairRequest
+from dynatui.lab.bench import PairRequest
 
 Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]
@@ -92,13 +92,14 @@ class Space:
     """Named grid over parameters of one method, and the text length."""
 
     name: str
-    about: str
     method: str
     axes: Axes
     """Default values by axis. The first two axes are the rows and columns of heat maps; the last axis is `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
     """(base parameters, values of a setting) -> parameters that replace base parameters."""
     possible: Callable[[Values], bool] = lambda _: True
+    condition: str = ""
+    """Clause that says which settings are possible, for an error message."""
 
     def axes_with(self, given: Mapping[str, str]) -> Axes:
         """Values of each axis: those of the comma-separated list in `given`, or else the default values."""
@@ -130,7 +131,7 @@ class Space:
         )
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
         settings = tuple(GridPoint(point) for point in points if self.possible(point))
-        require(bool(settings), f"no setting of these axes is possible; choose values so that {self.about}")
+        require(bool(settings), f"no setting of these axes is possible; choose values so that {self.condition}")
         return settings
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
@@ -177,45 +178,42 @@ SPACES: Mapping[str, Space] = {
     for space in (
         Space(
             "thresholds",
-            "tau_l is below tau_h",
             "dynatree",
             {"tau_h": _axis(THRESHOLDS, 0), "tau_l": (0.2, 0.3, 0.4, 0.5, 0.6), LENGTH: USUAL_LENGTHS},
             _same,
             lambda values: values["tau_l"] < values["tau_h"],
+            "tau_l is below tau_h",
         ),
         Space(
             "breadth",
-            "b_min is at most b_max",
             "dynatree",
             {"b_min": _axis(BREADTHS, 0), "b_max": _axis(BREADTHS, 1), LENGTH: USUAL_LENGTHS},
             _breadth,
             lambda values: values["b_min"] <= values["b_max"],
+            "b_min is at most b_max",
         ),
         Space(
             "depth",
-            "d0 is below d_max",
             "dynatree",
             {"d0": _axis(DEPTHS, 0), "d_max": _axis(DEPTHS, 1), LENGTH: USUAL_LENGTHS},
             _same,
             lambda values: values["d0"] < values["d_max"],
+            "d0 is below d_max",
         ),
         Space(
             "fixed",
-            "depth, breadth and threshold of a fixed tree",
             "fixed",
             {"D": FIXED_DEPTHS, "B": BRANCHINGS, "tau": TAUS, LENGTH: (100, 200, 300, 500, 1000)},
             _fixed,
         ),
         Space(
             "chain",
-            "length and least probability of a chain",
             "linear",
             {"k": (2, 3, 4, 5, 8), "p_min": (0.0, 0.2, 0.4, 0.6, 0.8), LENGTH: USUAL_LENGTHS},
             _same,
         ),
         Space(
             "eagle2",
-            "levels, beam and size of EAGLE-2's tree",
             "eagle2",
             {"steps": (2, 3, 5, 7), "draft_tokens": (4, 8, 16, 32), "topk": (2, 4, 8), LENGTH: USUAL_LENGTHS},
             _same,

@@ -58,10 +58,6 @@ class Samples:
         """Prompts on which a contender has a speed, because its texts are right in all repeats."""
         return [prompt for prompt in self.prompts if all(map(self.is_right, self.turns(name, prompt)))]
 
-    def both(self, one: str, other: str) -> list[int]:
-        others = set(self.same(other))
-        return [prompt for prompt in self.same(one) if prompt in others]
-
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Turns in the order of repeats. The column `lane` names the contender; `has_speed` tells whether all texts of
@@ -289,10 +285,7 @@ def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """First difference of each contender on each prompt on which the contender has no speed."""
-
-    @cache
-    def verdict(prompt: int, index: int, rivals: tuple[int, int], foreign: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
-        return judge(prompt, samples.texts[prompt][:index], rivals, foreign)
+    verdict = cache(lambda prompt, index, *others: judge(prompt, samples.texts[prompt][:index], *others))
 
     def difference(name: str, prompt: int, text: Sequence[int]) -> Difference:
         right = samples.texts[prompt]
@@ -315,9 +308,7 @@ def differences(samples: Samples, judge: Judge) -> list[Difference]:
 
 def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
     """Judge that scores tokens with the target in float32; it returns None if the target is split over processes."""
-    score = near_tie.Judge(engine.pair.target, engine.gumbel_noise()) if engine.pair.target.judgeable else None
-
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict | None:  # noqa: FBT001 - a `Judge`
-        return score([*prompts[prompt], *before], rivals, by_module=by_module) if score else None
-
-    return judge
+    if not engine.pair.target.judgeable:
+        return lambda *_: None
+    score = near_tie.Judge(engine.pair.target, engine.gumbel_noise())
+    return lambda prompt, before, rivals, foreign: score([*prompts[prompt], *before], rivals, by_module=foreign)

@@ -20,15 +20,16 @@ from decoder.errors import DeviceError, require, shortened
 from decoder.models.heads import require_whole_draft
 from decoder.models.text import encode_prompts
 from decoder.run.loading import load_pair
+from dynatui.lab.bench import Done, Note, Progress, Show, differing, interrupted, pair_names
 from dynatui.lab.bench.contenders import BASELINE, own
-from dynatui.lab.bench.machine import Machine, examined, source_commit, utc_now
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, differing, interrupted, pair_names
+from dynatui.lab.bench.machine import Machine, source_commit
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
-from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, opened
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, begun, opened
 from dynatui.lab.bench.spaces import LENGTH, SPACES, GridPoint, Number, Shard, SweepRequest
 from dynatui.lab.bench.summary import Samples, differences, known, near_tie_judge, rows
 from dynatui.lab.frame import Median
-from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
+from dynatui.lab.tables import Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
+from dynatui.session import Models
 
 LOG_SCHEMA = 1
 SCHEMA = 2
@@ -79,9 +80,12 @@ FORMAT: LogFormat[Header, Kept] = LogFormat(
 )
 
 
+State: TypeAlias = Literal["waiting", "done", "refused"]
+
+
 class SettingState(msgspec.Struct, frozen=True, kw_only=True):
     setting: GridPoint
-    state: Literal["waiting", "done", "refused"]
+    state: State
     outcome: Outcome | None = None
     """Result of the setting; None if the state is not "done"."""
     reason: str | None = None
@@ -124,40 +128,30 @@ def read(folder: Path) -> SweepReport:
             "the logs of each sweep to a folder of their own",
         )
     kept = {record.key: record for log in logs.values() for record in log.records}
+
+    def state(setting: GridPoint) -> SettingState:
+        known = kept.get(setting.key, Kept(key=setting.key))
+        name: State = "done" if known.outcome else "refused" if known.reason else "waiting"
+        return SettingState(setting=setting, state=name, outcome=known.outcome, reason=known.reason)
+
     return SweepReport(
         folder=str(folder),
         request=request,
         machines={name: header.machine for name, header in headers.items()},
-        trials=tuple(_trial(setting, kept.get(setting.key)) for setting in request.settings),
+        trials=tuple(map(state, request.settings)),
     )
-
-
-def _trial(setting: GridPoint, kept: Kept | None) -> SettingState:
-    if kept is None:
-        return SettingState(setting=setting, state="waiting")
-    state: Literal["done", "refused"] = "done" if kept.outcome else "refused"
-    return SettingState(setting=setting, state=state, outcome=kept.outcome, reason=kept.reason)
 
 
 Measure = Callable[[GridPoint], Kept]
 
 
 def measure_sweep(
-    pair: OnPair, request: SweepRequest, folder: Path, shard: Shard, note: Note, show: Show = iter
+    models: Models, request: SweepRequest, folder: Path, shard: Shard, note: Note, show: Show = iter
 ) -> Done[SweepReport]:
     """Measures the settings of a shard that are not in the shard's log; the report covers all logs in the folder."""
     with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
-        asked, device, measure = ready(pair, request, note)
-        log.begin(
-            LogHeader(
-                schema=log.schema,
-                started_at=utc_now(),
-                commit=source_commit(),
-                machine=examined(device),
-                request=asked,
-                costs=None,
-            )
-        )
+        asked, device, measure = ready(models, request, note)
+        begun(log, asked, device, lambda: None, commit=source_commit())
         early = interrupted(show(_steps(log, shard.of(asked.settings, asked.seed), measure, note)))
     return Done(read(folder), early)
 
@@ -176,12 +170,12 @@ def _steps(
         yield Progress(f"{count} settings", done / sum(each.length for each in settings))
 
 
-def ready(options: OnPair, request: SweepRequest, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
+def ready(models: Models, request: SweepRequest, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
     """Loads the target and draft and checks that the longest text fits into their context; returns the request with
     the names of the pair, the target's device, and the function that measures one setting.
     """
-    require_whole_draft("dynatui bench sweep", options.target, options.draft)
-    engine = endless(load_pair(**options.pair_options, report=note))
+    require_whole_draft("dynatui bench sweep", models.target, models.draft)
+    engine = endless(load_pair(**vars(models), report=note))
     pair = engine.pair
     asked = structs.replace(request, **pair_names(pair))
     longest = max(setting.length for setting in asked.settings)

@@ -10,7 +10,7 @@ from dynatui.lab.bench.job import Common, Report, RoundsReport, Setup
 from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.bench.rounds import LENGTHS, Growth, Rounds
 from dynatui.lab.bench.summary import Comparison, Difference, Row
-from dynatui.lab.tables.data import (
+from dynatui.lab.tables import (
     UNKNOWN,
     WIDTH,
     Cell,

@@ -31,8 +31,6 @@ and the options in the panels `ABOUT_TEXTS`, have no effect either.
 """
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
-ONLY_ROUNDS = ("trees",)
-"""Parameters of `bench speed` that have no effect when texts are measured."""
 ONLY_LOADED = ("target", "draft", "inflate", "gpu_layers")
 """Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
 ROUNDS = 32
@@ -99,7 +97,7 @@ def speed(
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
         unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
-        settings.refuse(context, dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured)
+        settings.refuse(context, {"trees": "without --context or --shapes"} | unmeasured)
         require(not (spread and baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     given = {**rules, "max_new_tokens": length, "seed": seed}
@@ -128,7 +126,7 @@ def speed(
             config=config,
             methods=measured if "methods" in typed else _with_draft(measured, models.draft),
             settings=_settings(runs, sweeps),
-            **asdict(models),
+            models=models,
             with_baselines=baselines,
             llama_cpp=llama_cpp,
             random_draft=hostile,
@@ -141,7 +139,7 @@ def _on_texts(**given: Any) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
 
     done = job.measure_texts(job.OnTexts(**given), say_line, shown)
-    return Measured(table.on_texts(done.report), done.report, done.interrupted)
+    return Measured(table.on_texts(done.report), done)
 
 
 def _on_rounds(
@@ -152,13 +150,14 @@ def _on_rounds(
     **given: Any,
 ) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair  # noqa: PLC0415
+    from dynatui.lab.bench.rounds import Size  # noqa: PLC0415
+    from dynatui.lab.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
 
     how = {name: value for name, value in asdict(models).items() if not (shapes and name in ONLY_LOADED)}
     made = partial(random_pair, *shapes, **how) if shapes else partial(loaded_pair, **how)
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=made, sizes=trees, **given), say_line, shown)
-    return Measured(table.on_rounds(done.report), done.report, done.interrupted)
+    return Measured(table.on_rounds(done.report), done)
 
 
 def _idle_for_rounds(context: click.Context, *, with_shapes: bool) -> dict[str, str]:

@@ -16,9 +16,9 @@ from dynatui.clean import clean
 from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
-from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.shared import PAIR, Measured, names, run_and_report, say_line, shown
-from dynatui.lab.tables.data import escaped, lines, section
+from dynatui.lab.tables import escaped, lines, section
+from dynatui.session import Models
 
 if TYPE_CHECKING:
     from dynatui.lab.bench.paper.claims import JudgedClaim
@@ -123,7 +123,7 @@ _OF_THE_FILES = ("quick", "data", "data_sets", "output", "prompt_chars", "prompt
 """Options that `paper` itself evaluates. All options except these and `_OF_THE_JOB` set fields of `Extent`."""
 
 
-def paper(*, pair: OnPair, given: Given) -> int:
+def paper(*, pair: Models, given: Given) -> int:
     """Measure the claims of the DynaTree paper on this pair and machine, and show them beside the paper's own figures.
 
     All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
@@ -149,16 +149,16 @@ def paper(*, pair: OnPair, given: Given) -> int:
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = data_sets or (FROM_FOLDER if data else FROM_HUB)
         measurement = job.OnPaper(
+            models=pair,
             text_sets=text_sets(sets, folder=data, prompts=extent.prompts),
             extent=extent,
             must_fit=sizes["length"] is not None,
             **{name: given[name] for name in _OF_THE_JOB},
             log=folder / "log.jsonl",
-            **pair.pair_options,
         )
         done = job.measure_paper(measurement, say_line, shown)
         table = text(done.report, get_terminal_size().columns)
-        return Measured(table, done.report, done.interrupted, partial(write.write_all, done.report, folder))
+        return Measured(table, done, partial(write.write_all, done.report, folder))
 
     return run_and_report(measure, None)
 

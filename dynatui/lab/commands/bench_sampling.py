@@ -10,7 +10,6 @@ from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
-from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.shared import (
     PAIR,
     Measured,
@@ -22,6 +21,7 @@ from dynatui.lab.commands.shared import (
     say_line,
     shown,
 )
+from dynatui.session import Models
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
@@ -119,7 +119,7 @@ PARAMETERS: Declared = (
 def sampling(
     context: click.Context,
     *,
-    pair: OnPair,
+    pair: Models,
     data: Path | None,
     tasks: tuple[str, ...],
     prompts: int,
@@ -145,6 +145,6 @@ def sampling(
         fields: dict[str, Any] = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
         wanted = records.SamplingRequest(**fields, samplings=these, tasks=chosen)
         done = job.measure_samplings(pair, wanted, say_line, shown, selector=asked["selector"], path=output)
-        return Measured(table.on_samplings(done.report), done.report, done.interrupted)
+        return Measured(table.on_samplings(done.report), done)
 
     return run_and_report(measure, json_file)

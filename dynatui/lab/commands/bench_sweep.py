@@ -11,18 +11,13 @@ from decoder.system.whole_files import made_folder
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
-from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest
+from dynatui.lab.bench import Done
+from dynatui.lab.bench.spaces import SPACES, Shard, Space, SweepRequest, space_named
 from dynatui.lab.commands.shared import PAIR, Measured, json_file, repeats, run_and_report, say_line, shown
+from dynatui.session import Models
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
-
-
-def _space(name: str) -> Space:
-    if name not in SPACES:
-        raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
-    return SPACES[name]
 
 
 def _axis(text: str) -> tuple[str, str]:
@@ -43,7 +38,7 @@ def _shard(text: str) -> Shard:
 PARAMETERS: Declared = (
     CONTEXT,
     argument(
-        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=_space
+        "space", "SPACE", f"Grid of settings to measure: one of {', '.join(SPACES)}.", required=False, parse=space_named
     ),
     PAIR,
     *in_panel(
@@ -85,7 +80,7 @@ def sweep(
     context: click.Context,
     *,
     space: Space | None,
-    pair: OnPair,
+    pair: Models,
     axis: Sequence[tuple[str, str]],
     preset: str | None,
     prompts: request.Prompts,
@@ -120,15 +115,15 @@ def sweep(
     return run_and_report(lambda: _measured(pair, asked, made_folder(output), shard or Shard()), json_file)
 
 
-def _measured(pair: OnPair, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
+def _measured(pair: Models, asked: SweepRequest, folder: Path, shard: Shard) -> Measured:
     from dynatui.lab.bench.sweep import measure_sweep, on_sweep  # noqa: PLC0415 - imports torch
 
     done = measure_sweep(pair, asked, folder, shard, say_line, shown)
-    return Measured(on_sweep(done.report), done.report, done.interrupted)
+    return Measured(on_sweep(done.report), done)
 
 
 def _kept(folder: Path) -> Measured:
     from dynatui.lab.bench.sweep import on_sweep, read  # noqa: PLC0415 - imports torch
 
     report = read(folder)
-    return Measured(on_sweep(report), report, interrupted=False)
+    return Measured(on_sweep(report), Done(report, interrupted=False))

@@ -14,7 +14,7 @@ from dynatui.cli import options, parameters, request, settings
 from dynatui.cli.advise import seconds, step_time
 from dynatui.cli.parameters import Command, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.shared import Measured, names, run_and_report, say_line, shown
-from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
+from dynatui.lab.tables import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
 from dynatui.number_format import counted
 from dynatui.servers.profile_file import Acceptance, DraftProfile, Profile, write_profile
 from dynatui.terminal import streams
@@ -112,8 +112,7 @@ def profile(
     require(not embedded or drafts is None, "--drafts are those of a target; give --target too", "target")
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
     from dynatui.cli.advise import named_device  # noqa: PLC0415 - needed only with --roofline
-    from dynatui.lab.tuning.drafts import Drafts  # noqa: PLC0415 - imports torch
-    from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - as above
+    from dynatui.lab.tuning.profiling import OnServer, log_of, profiled  # noqa: PLC0415 - imports torch
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts
     timed = [name for name in chosen if name != LOOKUP]
@@ -122,9 +121,10 @@ def profile(
     require(step_ms is not None or draft_ms is None, "--draft-ms has no effect without --step-ms; give both")
     require(step_ms is None or roofline is None, "--step-ms and --roofline both give the costs; leave one of them out")
     job = OnServer(
-        Drafts(names=chosen, **{**models, "target": str(EMBEDDED_TARGET) if embedded else models["target"]}),
-        texts,
-        run,
+        **{**models, "target": str(EMBEDDED_TARGET) if embedded else models["target"]},
+        drafts=chosen,
+        prompts=texts,
+        config=run,
         answers=(*given, *("",) * (len(texts) - len(given))),
         step_s=step_ms,
         draft_s=draft_ms or (),
@@ -139,7 +139,7 @@ def profile(
             if not done.interrupted:
                 log_of(output).unlink(missing_ok=True)
 
-        return Measured(report(done.report, output, complete=not done.interrupted), done.report, done.interrupted, keep)
+        return Measured(report(done.report, output, complete=not done.interrupted), done, keep)
 
     return run_and_report(measure, None)
 

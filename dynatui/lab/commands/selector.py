@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, Given, Group, Option, OptionGroup, option, switch
-from dynatui.lab.bench.on_pair import OnPair, Progress
+from dynatui.lab.bench import Progress
 from dynatui.lab.commands.shared import PAIR, names, numbers, shown
-from dynatui.lab.tables.data import Cell, Column, Table, text
+from dynatui.lab.tables import Cell, Column, Table, text
+from dynatui.session import Models
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
     from decoder.engine import Engine
-    from dynatui.lab.bench.selector_rounds import Realised
-    from dynatui.lab.selector.train import Prediction
+    from dynatui.lab.selector.train import Prediction, Realised
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
@@ -105,32 +105,32 @@ def selector() -> None:
     """Train a selector, which chooses the shape of delayed trees, for your models and prompts."""
 
 
-def collect(*, data: Path, pair: OnPair, prompts: request.Prompts, plan: Given) -> int:
+def collect(*, data: Path, pair: Models, prompts: request.Prompts, plan: Given) -> int:
     """Label roots in sampled texts with the gain of each tree shape; an interrupted collection is resumed."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
         raise PromptError(f"{len(texts)} prompts are too few to train and evaluate; give {LEAST_PROMPTS} or more")
     from dynatui.lab.selector import collect as job  # noqa: PLC0415 - imports torch
-    from dynatui.lab.selector.dataset import CollectionPlan  # noqa: PLC0415
+    from dynatui.lab.selector.collect import CollectionPlan  # noqa: PLC0415
 
     asked = CollectionPlan(**plan)
     job.require_plan(asked)
-    _watched(Progress(*step) for step in job.collect(_engine(pair), texts, asked, data))
+    _watched(job.collect(_engine(pair), texts, asked, data))
     streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
 
 def train(*, data: Path, out: Path, recipe: Given) -> int:
     """Train a selector on labelled roots; an interrupted training is resumed."""
-    from dynatui.lab.selector import dataset  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector import train as job  # noqa: PLC0415
+    from dynatui.lab.selector.collect import load, read_manifest  # noqa: PLC0415 - imports torch
 
-    manifest, roots, verifier = dataset.read_manifest(data), dataset.load(data), recipe["verifier"]
+    manifest, roots, verifier = read_manifest(data), load(data), recipe["verifier"]
     streams.say(
         f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
         f"{manifest.pair.target} and draft {manifest.pair.draft}"
     )
-    _watched(Progress(*step) for step in job.train(roots, manifest, job.Recipe(**recipe), out))
+    _watched(job.train(roots, manifest, job.Recipe(**recipe), out))
     streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
 
@@ -139,7 +139,7 @@ def evaluate(
     *,
     data: Path,
     selector_file: Path,
-    pair: OnPair,
+    pair: Models,
     prompts: request.Prompts,
     decoding: bool,
     new_tokens: int,
@@ -147,30 +147,30 @@ def evaluate(
 ) -> int:
     """Compare a selector with the best fixed shape for each sampling setting: by labels and by decoding texts."""
     from decoder.selector import stored  # noqa: PLC0415 - imports torch
-    from dynatui.lab.selector import dataset  # noqa: PLC0415
-    from dynatui.lab.selector.train import predict  # noqa: PLC0415
+    from dynatui.lab.selector.collect import load, read_manifest  # noqa: PLC0415
+    from dynatui.lab.selector.train import predict, realised  # noqa: PLC0415
 
     policy, trained = stored.read_selector(selector_file)
-    manifest = dataset.read_manifest(data)
+    manifest = read_manifest(data)
     require(
         stored.fits(trained.pair, manifest.pair),
         f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
         f"for {trained.pair.target} with {trained.pair.draft}; give a folder and a selector of the same pair",
     )
-    parts = predict(policy, trained.verifier, dataset.load(data), manifest)
+    parts = predict(policy, trained.verifier, load(data), manifest)
     out, _ = streams.for_printing()
     streams.show(predictions(trained.verifier, parts), out)
     if not decoding:
         return 0
     from decoder.methods.delayed import Delayed  # noqa: PLC0415
-    from dynatui.lab.bench import selector_rounds  # noqa: PLC0415 - imports torch
 
     engine, texts = _engine(pair), prompts.read()
     rules = Delayed(trained.verifier, "selector", 1, selector=str(selector_file))
-    total, found = len(texts) * len(parts), dict[int, selector_rounds.Realised]()
+    total = len(texts) * len(parts)
+    found: dict[int, Realised] = {}
 
     def steps() -> Iterator[Progress]:
-        decoded = selector_rounds.realised(engine, texts, parts, rules, new_tokens, seed)
+        decoded = realised(engine, texts, parts, rules, new_tokens, seed)
         for number, each in enumerate(decoded, 1):
             found[id(each.predicted)] = each
             line = f"{number} of {total} texts decoded, each with the best shape and with the selector"
@@ -220,13 +220,13 @@ def _watched(steps: Iterator[Progress]) -> None:
         pass
 
 
-def _engine(pair: OnPair) -> "Engine":
+def _engine(pair: Models) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
     from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
 
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)
-    return load(**pair.pair_options, report=streams.say)
+    return load(**vars(pair), report=streams.say)
 
 
 def _setting(part: "Prediction") -> tuple[Cell, ...]:

@@ -20,18 +20,18 @@ from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import Option, OptionGroup, option
 from dynatui.files import to_append
-from dynatui.lab.bench.on_pair import OnPair, Progress
+from dynatui.lab.bench import Done, Progress
+from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Result of a measurement: its table, its report, and whether it was interrupted."""
+    """Result of a measurement, and its report as text."""
 
-    table: str
-    report: object
-    interrupted: bool
+    text: str
+    done: Done[Any]
     keep: Callable[[], None] = lambda: None
     """Writes further files of the measurement."""
 
@@ -46,18 +46,18 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
     with _interruptible():
         try:
             with streams.results_only():
-                done = measure()
+                measured = measure()
         except KeyboardInterrupt:
             streams.say("interrupted before everything was measured at least once, so nothing can be compared")
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:
-            done.keep()
+            measured.keep()
             if path is not None:
-                _append(path, msgspec.json.encode(done.report) + b"\n")
-        finally:  # the table is printed even if the file cannot be written
-            streams.show(done.table, out)
-    return INTERRUPTED if done.interrupted else 0
+                _append(path, msgspec.json.encode(measured.done.report) + b"\n")
+        finally:  # the text is printed even if the file cannot be written
+            streams.show(measured.text, out)
+    return INTERRUPTED if measured.done.interrupted else 0
 
 
 @contextmanager
@@ -178,7 +178,7 @@ def number_lists(option: str, text: str, *, example: str, probability: bool = Fa
     raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")
 
 
-PAIR = OptionGroup("pair", options.PAIR_OPTIONS, OnPair)
+PAIR = OptionGroup("pair", options.PAIR_OPTIONS, Models)
 
 
 def repeats(explained: str, **further: Any) -> Option:

@@ -72,7 +72,7 @@ def tune(
     from dynatui.lab.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 
     try:
-        result = _tuned(OnPrompts(texts, run, minutes, storage=storage, **vars(models)))
+        result = _tuned(OnPrompts(models, texts, run, minutes, storage))
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED

@@ -8,8 +8,8 @@ from decoder.methods.dynatree import shipped_preset
 from decoder.methods.linear import Linear
 from decoder.version import VERSION
 from dynatui.clean import clean_line
-from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, of_rows
-from dynatui.lab.tables.data import text as table_text
+from dynatui.lab.tables import UNKNOWN, WIDTH, Column, Spec, Table, of_rows
+from dynatui.lab.tables import text as table_text
 from dynatui.lab.tuning import outcome
 from dynatui.lab.tuning.outcome import Conditions, Tuned
 from dynatui.number_format import counted

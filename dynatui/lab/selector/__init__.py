@@ -1,1 +1,1 @@
-"""Training of selectors of tree shapes: labels of all shapes at roots in texts, training of the network, evaluation."""
+"""Selectors of tree shapes: labels of all shapes at roots in texts, training of the network, and evaluation."""

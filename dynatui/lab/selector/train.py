@@ -1,12 +1,12 @@
-"""Trains a selector on labelled roots, resuming from a checkpoint beside the output file, and compares its predicted
-speed at test roots with the predicted speed of the best fixed shape.
+"""Trains a selector on labelled roots, and compares its speed with that of the best fixed shape: as predicted at the
+roots of test prompts, and as measured by decoding. Training resumes from a checkpoint beside the output file.
 """
 
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,21 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.draft.delayed_shape import ACTIONS, DelayedTree
+from decoder.engine import Engine
 from decoder.errors import ConfigError, require, shortened
-from decoder.sampling.settings import Sampling
+from decoder.events import Figures, Summary
+from decoder.methods.delayed import Delayed
+from decoder.prompt import AnyPrompt
+from decoder.run.config import RunConfig
+from decoder.run.race import decode
+from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.selector import latency
 from decoder.selector.policy import TIMES, Policy, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
 from decoder.system.whole_files import write_whole
-from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, Step, round_seconds
+from decoder.verify.names import Drafting
+from dynatui.lab.bench import Progress
+from dynatui.lab.selector.collect import TEST, VALIDATION, Manifest, Roots, round_seconds
 
 WORST_SHARE = 0.1
 """Alpha in `decoder.selector.policy.loss`, which averages the largest regrets over this share of the roots."""
@@ -52,8 +60,8 @@ class Recipe(msgspec.Struct, frozen=True):
     seed: int = 0
 
 
-def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Step]:
-    """Trains a selector and writes that of the epoch with the largest gain; yields after each epoch."""
+def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Progress]:
+    """Trains a selector, and writes the policy of the epoch with the largest gain; yields after each epoch."""
     _require_labels(roots, recipe.verifier, "--verifier")
     training, validation = roots.training(), roots.part(VALIDATION)
     require(
@@ -148,7 +156,7 @@ class _Trainer:
         self._slower = torch.optim.lr_scheduler.OneCycleLR(self._stepper, recipe.rate, total_steps=steps + 1)
         self._best_gain, self._best = -torch.inf, self._copied()
 
-    def epoch(self) -> Step:
+    def epoch(self) -> Progress:
         order = torch.randperm(len(self._training), generator=self._generator)
         losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
         self.epochs += 1
@@ -157,7 +165,7 @@ class _Trainer:
             self._best_gain, self._best = latest, self._copied()
         mean = sum(losses) / len(self._training)
         line = f"epoch {self.epochs} of {self._recipe.epochs}, loss {mean:.3f}, best gain {self._best_gain:.3f}"
-        return line, self.epochs / self._recipe.epochs
+        return Progress(line, self.epochs / self._recipe.epochs)
 
     def best_policy(self) -> Policy:
         self._policy.load_state_dict(self._best)
@@ -283,3 +291,44 @@ def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> 
         sampling = manifest.plan.settings[setting]
         parts.append(Prediction(sampling, len(at_setting), ACTIONS[base[setting]], fixed, selected, shares))
     return parts
+
+
+METHOD = "delayed"
+
+
+@dataclass(frozen=True)
+class Realised:
+    """Figures of the texts decoded so far at one sampling setting, with the best static shape and with the selector."""
+
+    predicted: Prediction
+    static: list[Figures] = field(default_factory=list)
+    selected: list[Figures] = field(default_factory=list)
+
+
+def realised(
+    engine: Engine,
+    prompts: Sequence[AnyPrompt],
+    parts: Sequence[Prediction],
+    rules: Delayed,
+    max_new_tokens: int,
+    seed: int,
+) -> Iterator[Realised]:
+    """Decodes each prompt at each sampling setting, with the static shape and with the selector; yields the figures of
+    the setting after each prompt. The first prompt has the seed `seed`, the second `seed` + 1, and so on.
+    """
+    for part in parts:
+        shape, sampling, found = part.static, part.sampling, Realised(part)
+        static = replace(rules, drafting=Drafting.DELAYED, k=shape.k, l1=shape.l1, l2=shape.l2)
+        plain = RunConfig((METHOD,), max_new_tokens).with_rules(SAMPLING, sampling)
+        runs = [plain.with_rules(METHOD, each) for each in (static, replace(static, drafting=Drafting.SELECTOR))]
+        for run in runs:
+            _figures(engine, prompts[0], run, seed)  # warm-up
+        for number, prompt in enumerate(prompts, seed):
+            for run, texts in zip(runs, (found.static, found.selected), strict=True):
+                texts.append(_figures(engine, prompt, run, number))
+            yield found
+
+
+def _figures(engine: Engine, prompt: AnyPrompt, run: RunConfig, seed: int) -> Figures:
+    config = replace(run, seed=seed)
+    return next(event.methods[METHOD] for event in decode(engine, prompt, config) if isinstance(event, Summary))

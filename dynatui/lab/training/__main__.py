@@ -15,7 +15,8 @@ from transformers import PreTrainedTokenizerFast
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.run.loading import load_pair
-from dynatui.lab.training import card, corpus, loop, recipe
+from dynatui.lab import training as recipe
+from dynatui.lab.training import card, corpus, loop
 from dynatui.lab.training.head import TrainedHead, head_loss
 
 TRAINED = ("target", "draft", "distil", "overlap")

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
-from dynatui.lab.training import corpus, recipe
+from dynatui.lab import training as recipe
+from dynatui.lab.training import corpus
 from dynatui.number_format import counted
 
 BATCH_TOKENS = 8192

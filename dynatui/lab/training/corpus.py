@@ -3,7 +3,6 @@ samples. Every book starts with the end-of-text token, so a window may contain t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,8 @@ from transformers import PreTrainedTokenizerFast
 
 from decoder.engine import Engine
 from decoder.sampling.settings import Sampling, Schedule
-from dynatui.lab.training.recipe import SEED, Samples
+from dynatui.lab.bench.protocol import continued, endless
+from dynatui.lab.training import SEED, Samples
 
 END_OF_TEXT = "<|endoftext|>"
 GOLDEN_RATIO = (5**0.5 - 1) / 2
@@ -90,8 +90,7 @@ def sample_texts(
     folder lacks. Each text has its own seed, so that a stage can resume. End-of-text tokens do not end a text.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    sampling = Schedule(Sampling(temperature=plan.temperature))
-    endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    sampling, writer = Schedule(Sampling(temperature=plan.temperature)), endless(engine)
     for number in range(plan.batches):
         path = folder / f"{number:03}.npy"
         if path.exists():
@@ -99,21 +98,11 @@ def sample_texts(
         first = number * plan.rows
         prompts = batch([books], first, plan.rows, plan.prompt - 1).tolist()
         rows = [
-            [*prompt, *_continued(endless.sampled(SEED + first + index, sampling), prompt, plan.length - plan.prompt)]
+            [*prompt, *continued(writer.sampled(SEED + first + index, sampling), prompt, plan.length - plan.prompt)]
             for index, prompt in enumerate(prompts)
         ]
         _save_whole(path, np.array(rows, dtype=np.uint16))
         log(f"{number + 1} of {plan.batches} batches of {plan.rows} samples")
-
-
-def _continued(engine: Engine, prompt: Sequence[int], count: int) -> list[int]:
-    session = engine.session(prompt, count, None)
-    session.prefill()
-    tokens: list[int] = []
-    while len(tokens) < count:
-        tokens += session.step(()).committed
-    session.close()
-    return tokens
 
 
 def sampled_texts(folder: Path) -> NDArray[np.uint16]:

@@ -16,8 +16,8 @@ from torch.nn import functional
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import OFFSETS
 from decoder.models.head_config import shape_of
+from dynatui.lab.training import HeadRecipe
 from dynatui.lab.training.loop import Loss, overlap_loss
-from dynatui.lab.training.recipe import HeadRecipe
 
 
 class TrainedHead(nn.Module):

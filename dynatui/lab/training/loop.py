@@ -18,7 +18,7 @@ from torch.nn import functional
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from decoder.system.device import cpu_computes_bf16
-from dynatui.lab.training import corpus, recipe
+from dynatui.lab.training import CONTEXT, Shape, Stage, corpus
 
 CHECKPOINT_S = 240.0
 LOG_STEPS = 20
@@ -28,7 +28,7 @@ Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
 """(model, token ids of shape (rows, window + 1)) -> loss."""
 
 
-def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
+def new_model(shape: Shape, vocabulary: int, seed: int) -> Any:
     """A GPT-NeoX model of this shape, whose projections into the residual stream are initialised to 0."""
     torch.manual_seed(seed)
     config = GPTNeoXConfig(
@@ -37,7 +37,7 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         intermediate_size=4 * shape.hidden,
-        max_position_embeddings=recipe.CONTEXT,
+        max_position_embeddings=CONTEXT,
         tie_word_embeddings=shape.tied,
         bos_token_id=0,
         eos_token_id=0,
@@ -95,7 +95,7 @@ def draft_overlap_loss(target: Any, temperature: float) -> Loss:
     return loss
 
 
-def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
+def optimizers(model: nn.Module, stage: Stage) -> list[torch.optim.Optimizer]:
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not re.search("embed|lm_head", name)]
     chosen = {id(p) for p in hidden}
     other_parameters = [p for p in model.parameters() if id(p) not in chosen]
@@ -118,12 +118,12 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
 
-    def share(self, stage: recipe.Stage) -> float:
+    def share(self, stage: Stage) -> float:
         return self.seconds / (60 * stage.minutes)
 
 
 class Trainer:
-    def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
+    def __init__(self, model: Any, loss: Loss, stage: Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()
         self._model = model
         self._loss = loss

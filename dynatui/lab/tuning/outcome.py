@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from decoder.analysis import interval
 from decoder.analysis.interval import Interval
-from decoder.methods.dynatree import DynaTree
+from decoder.methods.dynatree import PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
-from dynatui.lab.tuning import spaces
 from dynatui.lab.tuning.search import Trials
 
 NAMES = FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
@@ -95,5 +94,5 @@ class Tuned:
         """Run configuration with the found tree setting, if any, and with the found chain if the check keeps it."""
         chain = self.chain if self.checked.keeps(CHAIN, SHIPPED_CHAIN) else Linear()
         temperature = self.conditions.sampling.temperature
-        tree = self.found or spaces.trees(temperature).shipped
+        tree = self.found or PRESETS[shipped_preset(temperature)]
         return RunConfig(temperature=temperature, dynatree=tree).with_rules("linear", chain)

@@ -16,7 +16,7 @@ chooses another token than the answer's, the chain's next token is scored after 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -36,6 +36,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.session.host import passes_of
 from decoder.tree import TokenTree
+from dynatui.lab.bench.protocol import endless
 from dynatui.lab.tuning.survival import FIRST, Reals, ScoredPlaces, Whole
 from dynatui.servers.profile_file import LONGEST_CHAIN
 
@@ -65,21 +66,13 @@ class ScoredText:
         return [*self.prompt, *self.tokens]
 
 
-def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> ScoredText:
-    """The target's own greedy text; by default, rounds may begin at all of its tokens."""
-    return ScoredText(
-        prompt, tokens, len(tokens) if places is None else places, tokens, [1.0] * len(tokens), Sampling()
-    )
-
-
 @torch.inference_mode()
 def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
     """A text that the target writes, of at most `places` tokens. `LONGEST_CHAIN` further tokens follow, even after an
     end token, so that chains from the last places are scored in full; servers draft them in full, too.
     """
     most = places + LONGEST_CHAIN
-    endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
-    session = endless.sampled(seed, Schedule(sampling)).session(prompt, most, None)
+    session = endless(engine).sampled(seed, Schedule(sampling)).session(prompt, most, None)
     tokens = list[int]()
     try:
         session.prefill()
@@ -90,9 +83,8 @@ def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, see
     finally:
         session.close()
     tokens = tokens[:most]
-    if sampling.greedy:
-        return greedy_text(prompt, tokens, most - LONGEST_CHAIN)
-    _, known = _chosen(engine.pair.target, prompt, tokens, None, sampling)
+    target = engine.pair.target
+    known = [1.0] * most if sampling.greedy else _chosen(target, prompt, tokens, None, sampling)[1]
     return ScoredText(prompt, tokens, most - LONGEST_CHAIN, tokens, known, sampling)
 
 

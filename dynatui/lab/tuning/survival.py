@@ -82,8 +82,9 @@ class TextCounts(msgspec.Struct, frozen=True):
     stopped: ByLength
     """Counts of the longest chains if they end before improbable tokens, for each threshold in `P_MINS`."""
     trees: tuple[Counts, Counts] | None
-    """First: mismatches, and those in which the draft's token of each of `RANKS` is the target's. Second: such siblings
-    with `CONTINUED` further levels in the chain, and those whose next 1, 2, ... tokens are the target's too.
+    """First: rounds with a rejected token, and for each of `RANKS`, those in which the draft's token of this rank is
+    the target's instead. Second: of all the latter, those whose chain has `CONTINUED` further levels, and of these,
+    those whose next 1, 2, ... tokens are the target's too.
     """
 
 

@@ -38,6 +38,7 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from dynatui.lab.bench import table
 from dynatui.lab.bench.job import OnTexts, measure_texts
+from dynatui.session import Models
 from tests import heads
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
@@ -230,8 +231,8 @@ def test_a_run_says_which_way_it_is_decoded_and_what_kind_of_head_drafts(
 def test_a_benchmark_says_it_in_its_json_and_above_its_tables(tiny_models: TinyModels) -> None:
     saved = tiny_models.pair("neox")
     job = OnTexts(
-        prompts=("The tree",), config=RunConfig(max_new_tokens=3), methods=(), settings={}, target=str(saved.target),
-        draft=str(saved.draft), device="cpu", dtype="float32", with_baselines=False, repeats=1,
+        Models(str(saved.target), str(saved.draft), "cpu", "float32"), prompts=("The tree",),
+        config=RunConfig(max_new_tokens=3), methods=(), settings={}, with_baselines=False, repeats=1,
     )  # fmt: skip
     report = measure_texts(job, lambda _: None).report
     assert (report.setup.path, report.setup.path_reason) == ("host", NATIVE)

@@ -19,8 +19,8 @@ from decoder.selector.policy import scalars
 from decoder.session.hf_assisted import as_wide_as
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
-from dynatui.lab.selector.labels import TextRoots
-from dynatui.lab.tuning.scoring import greedy_text, scored
+from dynatui.lab.bench.labels import TextRoots
+from dynatui.lab.tuning.scoring import ScoredText, scored
 from tests.decoder.laws.races import PAPER
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, play, with_pair
 from tests.decoder.session.made_costs import FREE, priced
@@ -113,7 +113,8 @@ def test_the_assistant_of_hf_predicts_what_the_draft_does(engine: Engine) -> Non
 
 
 def test_the_ids_that_a_draft_lacks_are_never_right(engine: Engine) -> None:
-    text = greedy_text([5, VOCABULARY], [VOCABULARY, WIDTH - 1, VOCABULARY])
+    tokens = [VOCABULARY, WIDTH - 1, VOCABULARY]
+    text = ScoredText([5, VOCABULARY], tokens, 3, tokens, [1.0] * 3, Sampling())
     assert not scored(engine.pair, text).accepted[:, 0].any()
 
 

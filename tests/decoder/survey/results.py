@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from decoder.system.whole_files import write_whole
-from dynatui.lab.tables.data import Column, Table, section
+from dynatui.lab.tables import Column, Table, section
 from tests.decoder.survey.trial import LOOKUP, METHODS, TOKENS, Trial
 
 ROOT = Path(__file__).parents[3]

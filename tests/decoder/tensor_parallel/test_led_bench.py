@@ -13,13 +13,16 @@ from decoder.run.config import RunConfig
 from dynatui.lab.bench import job, table
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
-from dynatui.lab.bench.shapes import Size, loaded_pair, with_random_draft
-from dynatui.lab.tables.data import WIDTH
+from dynatui.lab.bench.rounds import Size
+from dynatui.lab.bench.shapes import loaded_pair, with_random_draft
+from dynatui.lab.tables import WIDTH
+from dynatui.session import Models
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led
 from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, start_as
 
 TEXTS = OnTexts(
+    Models(),
     prompts=("The tree grows",),
     config=RunConfig(max_new_tokens=12),
     methods=("dynatree", "linear"),

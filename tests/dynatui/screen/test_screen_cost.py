@@ -33,7 +33,7 @@ import sys, time
 from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from msgspec import structs
-from benchmarks.traces import TRACE, steady
+from benchmarks.screen import TRACE, steady
 from decoder.events import Round
 from dynatui.record.reader import read_events
 from dynatui.screen import run

@@ -5,7 +5,7 @@ import re
 import pytest
 from msgspec import structs
 
-from benchmarks.traces import TRACE
+from benchmarks.screen import TRACE
 from decoder.events import Event, Round, Run
 from dynatui.record.reader import read_events
 from dynatui.servers.this_run import chains_of

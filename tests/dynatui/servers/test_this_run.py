@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from benchmarks.traces import TRACE
+from benchmarks.screen import TRACE
 from decoder.analysis.metrics import by_depth
 from decoder.analysis.round_costs import RoundCosts
 from decoder.events import LENGTH, Round, Run

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+from dynatui.lab.bench import Progress, Show
 from dynatui.lab.bench.machine import Machine
-from dynatui.lab.bench.on_pair import Progress, Show
+from dynatui.session import Models
 from tests import tiny
 
 MACHINE = Machine(
@@ -29,9 +30,8 @@ PAIR: dict[str, Any] = {
 """Fields that the requests of all measurements share."""
 
 
-def on_cpu(pair: tiny.TinyPair) -> dict[str, Any]:
-    """Options of a measurement with which it loads this pair."""
-    return {"target": str(pair.target), "draft": str(pair.draft), "device": "cpu", "dtype": "float32"}
+def on_cpu(pair: tiny.TinyPair) -> Models:
+    return Models(str(pair.target), str(pair.draft), "cpu", "float32")
 
 
 def interrupted_after(count: int) -> Show:

@@ -18,7 +18,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
-from dynatui.lab.bench import protocol, shapes, table
+from dynatui.lab.bench import job, protocol, rounds, table
 from dynatui.lab.bench.contenders import (
     Arithmetic,
     Contender,
@@ -33,11 +33,11 @@ from dynatui.lab.bench.contenders import (
 )
 from dynatui.lab.bench.job import OnRounds, RoundsReport, measure_rounds
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.rounds import growth
-from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random_draft
+from dynatui.lab.bench.rounds import Size, growth
+from dynatui.lab.bench.shapes import loaded_pair, random_pair, with_random_draft
 from dynatui.lab.bench.summary import Samples
 from dynatui.lab.frame import Median
-from dynatui.lab.tables.data import short
+from dynatui.lab.tables import short
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
 
@@ -85,7 +85,7 @@ def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
         engines.append(engine)
         return right(engine, *given)
 
-    monkeypatch.setattr(protocol, "measured", noted)
+    monkeypatch.setattr(job, "measured", noted)
     config = CONFIG.with_rules(SAMPLING, truncated)
     found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
     assert [engine.sampling.latest for engine in engines] == [truncated]
@@ -152,11 +152,11 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(
 
         return call
 
-    monkeypatch.setattr(shapes, "begin_peak", noted("peak", lambda _: None))
+    monkeypatch.setattr(rounds, "begin_peak", noted("peak", lambda _: None))
     monkeypatch.setattr(HostSession, "prefill", noted("prompt", HostSession.prefill))
     monkeypatch.setattr(HostSession, "step", noted("round", HostSession.step))
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    for contender in shapes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
+    for contender in rounds.sized_contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
         contender.run(pair, [1, 2, 3])
     assert happened == ["prompt", "peak", "round"] * 2
 
@@ -285,7 +285,7 @@ def test_a_text_whose_last_tree_would_not_fit_and_trees_that_cannot_be_are_refus
         measure_rounds(replace(fits, sizes=(Size(1, 2), Size(2, 578))), lambda _: None)
     for depth, rows in ((0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)):
         with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
-            shapes.contenders(CONFIG, [Size(depth, rows)])
+            rounds.sized_contenders(CONFIG, [Size(depth, rows)])
 
 
 def test_the_report_of_rounds_can_be_read_again_and_its_tables_fit_80_columns(report: RoundsReport) -> None:

@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,14 +24,14 @@ from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from decoder.system.device import device_name
 from decoder.tree import TokenTree
-from dynatui.lab.bench import job, machine, table
+from dynatui.lab.bench import Done, job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
 from dynatui.lab.bench.contenders import PROMPT_LOOKUP, decoded, own, sweep
 from dynatui.lab.bench.job import OnTexts, Report, measure_texts
-from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.summary import Difference, Samples, rows
 from dynatui.lab.frame import Median
+from dynatui.session import Models
 from tests import tiny
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.makers import interrupted_after, on_cpu
@@ -51,7 +52,8 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
         },
         "repeats": 1,
     }
-    return OnTexts(**on_cpu(pair) | given | changes)
+    named = {name: changes.pop(name) for name in vars(Models()).keys() & changes}
+    return OnTexts(replace(on_cpu(pair), **named), **given | changes)
 
 
 def measured(pair: tiny.TinyPair, **changes: Any) -> Report:

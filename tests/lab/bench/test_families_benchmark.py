@@ -10,7 +10,7 @@ import torch
 from benchmarks import families
 from benchmarks.families import FORMAT, KINDS, Kind, Turn
 from decoder.forward.hf import skeleton
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench import Progress
 from dynatui.lab.bench.record_log import RecordLog
 from tests.decoder.any_family import SHAPE, WINDOW
 from tests.decoder.recurrent_families import USUAL

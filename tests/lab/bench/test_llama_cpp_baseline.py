@@ -17,6 +17,7 @@ from dynatui.lab.bench.baselines import DRAFTED, NAME, llama_cpp_baselines
 from dynatui.lab.bench.contenders import own
 from dynatui.lab.bench.job import OnTexts, measure_texts
 from dynatui.lab.bench.shapes import loaded_pair
+from dynatui.session import Models
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
 pytestmark = needs_llama_cpp
@@ -57,9 +58,7 @@ def test_they_draw_no_samples_and_need_gguf_files(engine: Engine, gguf_pair: Ggu
 def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: GgufPair) -> None:
     notes = list[str]()
     name = str(gguf_pair.draft())
-    asked = OnTexts(
-        target=name, draft="lookup", prompts=("Once",), config=CONFIG, methods=("ar",), settings={}, repeats=1
-    )
+    asked = OnTexts(Models(name, "lookup"), prompts=("Once",), config=CONFIG, methods=("ar",), settings={}, repeats=1)
     done = measure_texts(asked, notes.append)
     assert [row.name for row in done.report.rows] == ["ar", NAME]
     assert any("transformers' own generation is left out" in note for note in notes)
@@ -68,7 +67,7 @@ def test_a_benchmark_has_them_in_place_of_the_baselines_in_torch(gguf_pair: Gguf
 def beside_torch(file: Path, **changes: Any) -> OnTexts:
     """A measurement of the embedded pair in torch, beside llama.cpp's decoding of a file."""
     given: dict[str, Any] = {"methods": ("ar",), "settings": {}, "with_baselines": False, "repeats": 1}
-    given |= {"prompts": ("Once upon a time",), "config": CONFIG, "device": "cpu", "dtype": "float32"}
+    given |= {"prompts": ("Once upon a time",), "config": CONFIG, "models": Models(device="cpu", dtype="float32")}
     return OnTexts(llama_cpp=str(file), **given | changes)
 
 
@@ -124,7 +123,7 @@ def test_a_file_that_cannot_be_measured_is_refused_before_models_are_loaded(
         (beside_torch(Path("none.gguf")), "there is no file none.gguf; give"),
         (beside_torch(text), "text.gguf is not a GGUF file"),
         (beside_torch(unnamed), "names of GGUF files end with .gguf"),
-        (beside_torch(file, target=str(file), draft="lookup", dtype="auto"), "has no effect beside the target"),
+        (beside_torch(file, models=Models(str(file), "lookup")), "has no effect beside the target"),
         (beside_torch(file, config=drawn), "greedy decoding, but --temperature is 0.5; leave"),
     ):
         assert why in refused_before_loading(asked)

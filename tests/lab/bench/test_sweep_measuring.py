@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from decoder.errors import DeviceError, PromptError
-from dynatui.lab.bench import sweep
+from dynatui.lab.bench import Progress, sweep
 from dynatui.lab.bench.contenders import own
-from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.bench.spaces import SPACES, Shard, SweepRequest
 from dynatui.lab.bench.summary import Difference, Samples
 from dynatui.lab.bench.sweep import Kept, measure_sweep, ready
+from dynatui.session import Models
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.makers import on_cpu
 
@@ -21,7 +21,7 @@ AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
 
 
-def job(models: TinyModels, **changes: Any) -> tuple[OnPair, SweepRequest]:
+def job(models: TinyModels, **changes: Any) -> tuple[Models, SweepRequest]:
     given: dict[str, Any] = {
         "space": "thresholds",
         "axes": AXES,
@@ -30,7 +30,7 @@ def job(models: TinyModels, **changes: Any) -> tuple[OnPair, SweepRequest]:
         "repeats": 1,
         "seed": 0,
     }
-    return OnPair(**on_cpu(models.pair("neox"))), SweepRequest(**given | changes)
+    return on_cpu(models.pair("neox")), SweepRequest(**given | changes)
 
 
 def first(models: TinyModels) -> Kept:

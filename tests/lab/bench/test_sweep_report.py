@@ -28,7 +28,7 @@ from dynatui.lab.bench.sweep import (
     read,
 )
 from dynatui.lab.frame import Median
-from dynatui.lab.tables.data import WIDTH
+from dynatui.lab.tables import WIDTH
 from tests.lab.bench.makers import MACHINE, PAIR
 
 AXES = {"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}

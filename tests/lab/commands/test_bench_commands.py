@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from decoder.methods import METHODS
+from dynatui.lab.bench import Done, Progress
 from dynatui.lab.bench.data_sets import FILE
-from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.commands import bench, bench_sweep
 from dynatui.lab.commands.bench_sampling import TASKS
 from dynatui.lab.commands.shared import Measured
@@ -209,7 +209,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     def measure(**given: Any) -> Measured:
         found.append(given)
-        return Measured("a table\n", {}, interrupted=False)
+        return Measured("a table\n", Done({}, interrupted=False))
 
     for name in ("_on_texts", "_on_rounds"):
         monkeypatch.setattr(bench, name, measure)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench import Done, Progress
 from dynatui.lab.commands.shared import Measured, _append, bar, left_s, run_and_report, shown, words
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 
-DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
+DONE = Measured("a table\n", Done({"rows": [1]}, interrupted=False))
 LINE = '{"rows":[1]}\n'
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -45,7 +45,7 @@ def test_it_is_printed_and_one_line_is_added_to_the_file(tmp_path: Path, capsys:
 def test_a_signal_that_stops_leaves_what_was_measured_and_a_third_one_ends_the_telling_too(
     number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    partial = Measured(DONE.table, DONE.report, interrupted=True)
+    partial = Measured(DONE.text, Done(DONE.done.report, interrupted=True))
     before = signal.getsignal(number)
     assert run_and_report(measured(number, number, done=partial), tmp_path / "kept.jsonl") == 130
     assert capsys.readouterr().out == "a table\n"

@@ -13,7 +13,7 @@ import pytest
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from dynatui.cli import settings
-from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.bench import Progress
 from dynatui.lab.tuning import job as module
 from dynatui.lab.tuning.job import OnPrompts
 from dynatui.lab.tuning.outcome import Tuned

@@ -15,8 +15,8 @@ from decoder.selector.policy import SCALARS
 from decoder.selector.stored import Fingerprint
 from decoder.tree import TokenTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
-from dynatui.lab.selector.labels import RootDraws, shared_draws
+from dynatui.lab.bench.labels import RootDraws, shared_draws
+from dynatui.lab.selector.collect import FORMAT, CollectionPlan, Manifest, Roots
 
 PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
 SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)

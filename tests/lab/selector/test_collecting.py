@@ -12,8 +12,17 @@ from decoder.errors import ConfigError, PromptError
 from decoder.selector.latency import SIZE
 from decoder.selector.policy import SCALARS, TIMES
 from decoder.selector.stored import fingerprint
-from dynatui.lab.selector.collect import collect
-from dynatui.lab.selector.dataset import PART, TEST, VALIDATION, CollectionPlan, Roots, load, read_manifest, shard
+from dynatui.lab.selector.collect import (
+    PART,
+    TEST,
+    VALIDATION,
+    CollectionPlan,
+    Roots,
+    collect,
+    load,
+    read_manifest,
+    shard,
+)
 from tests.decoder.makers import TinyModels
 
 PROMPTS = ["The tree grows", "A door opens", "It rains"]
@@ -28,7 +37,7 @@ def engine(tiny_models: TinyModels) -> Engine:
 @pytest.fixture(scope="module")
 def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "roots"
-    lines = [line for line, _ in collect(engine, PROMPTS, PLAN, folder)]
+    lines = [step.line for step in collect(engine, PROMPTS, PLAN, folder)]
     assert lines == [f"{done} of 6 texts done, {2 * done} roots labelled in this run" for done in range(7)]
     return folder
 
@@ -84,12 +93,12 @@ def test_collecting_goes_on_after_a_kill_and_adds_only_what_is_missing(
     """A generator that is suspended for ever has written as much as a killed process."""
     folder = tmp_path / "roots"
     killed = collect(engine, PROMPTS, PLAN, folder)
-    assert [next(killed)[1] for _ in range(4)] == [0, 1 / 6, 2 / 6, 3 / 6]
+    assert [next(killed).share for _ in range(4)] == [0, 1 / 6, 2 / 6, 3 / 6]
     kept = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     # The remains of a file whose writing was killed.
     shard(folder, 5).with_name(f".{shard(folder, 5).name}.partial").write_bytes(b"half")
     steps = list(collect(engine, PROMPTS, PLAN, folder))
-    assert [share for _, share in steps] == [3 / 6, 4 / 6, 5 / 6, 1]
+    assert [step.share for step in steps] == [3 / 6, 4 / 6, 5 / 6, 1]
     assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
     assert_same(folder, whole)
 

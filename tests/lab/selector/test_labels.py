@@ -16,7 +16,7 @@ from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import VERIFIERS
-from dynatui.lab.selector.labels import LABELLED, TextRoots, shared_draws
+from dynatui.lab.bench.labels import LABELLED, TextRoots, shared_draws
 from tests.decoder.makers import TinyModels
 from tests.decoder.verify.lossless.enumeration import delayed_trees, models, outcomes
 from tests.lab.selector.made_roots import MadeDraft, random_draws

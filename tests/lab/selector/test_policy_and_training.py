@@ -13,7 +13,8 @@ from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, throughput
 from decoder.selector.stored import read_selector
-from dynatui.lab.selector.dataset import TEST, Step
+from dynatui.lab.bench import Progress
+from dynatui.lab.selector.collect import TEST
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
@@ -22,8 +23,8 @@ FEW = 240
 """Number of roots of a brief training."""
 
 
-def losses(epochs: Iterable[Step]) -> list[float]:
-    return [float(line.split("loss ")[1].partition(",")[0]) for line, _ in epochs]
+def losses(epochs: Iterable[Progress]) -> list[float]:
+    return [float(epoch.line.split("loss ")[1].partition(",")[0]) for epoch in epochs]
 
 
 @pytest.fixture(scope="module")

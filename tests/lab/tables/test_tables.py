@@ -3,7 +3,7 @@
 import msgspec
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.tables.data import Column, Table, cut, escaped, interval, of_rows, section, short, text, wrapped
+from dynatui.lab.tables import Column, Table, cut, escaped, interval, of_rows, section, short, text, wrapped
 
 COLUMNS = (Column("name", width=6), Column("rate", "number", 1, 7), Column("x", width=12))
 

@@ -17,7 +17,8 @@ from decoder.forward.taps import LayerStates
 from decoder.models.heads import head_shape, load_head
 from decoder.models.pair import Pair
 from decoder.tree import TokenTree
-from dynatui.lab.training import corpus, loop, recipe
+from dynatui.lab import training as recipe
+from dynatui.lab.training import corpus, loop
 from dynatui.lab.training.head import TrainedHead, head_loss
 
 STAGE = replace(recipe.STAGES["draft"], windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)

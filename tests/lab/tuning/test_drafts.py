@@ -5,7 +5,7 @@ import torch
 
 from decoder.errors import ConfigError
 from dynatui.cli.advise import named_device
-from dynatui.lab.tuning.drafts import guesses_at_once, head_size, least_costs, model_size
+from dynatui.lab.tuning.profiling import guesses_at_once, head_size, least_costs, model_size
 from dynatui.servers.profile_file import ModelSize
 from tests import heads
 from tests.decoder import mtp_checkpoints

@@ -9,11 +9,11 @@ import pytest
 from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
+from decoder.forward.near_tie import Verdict
 from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.tuning.job import MOST_REPEATS, checked, rounds
+from dynatui.lab.tuning.job import FEWEST, MOST_REPEATS, checked, rounds
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked
-from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import MethodSetting
 
 SETTINGS = {FOUND: MethodSetting("dynatree"), SHIPPED: MethodSetting("dynatree")}
@@ -38,7 +38,7 @@ def taken(looks: int, texts: Sequence[int] = range(10, 18)) -> list[list[Sample]
 
 def told(samples: Sequence[Sample], *, near_tie: bool = False) -> Checked:
     contenders = [Contender(name, name, lambda *_: DecodedText(Tally()), {}) for name in SPEEDS]
-    return checked(samples, contenders, 0, lambda *_: near_tie)
+    return checked(samples, contenders, 0, lambda *_: Verdict(near_tie, 0.0))
 
 
 def test_every_text_comes_once_before_any_comes_again_and_a_few_though_time_is_over_before() -> None:

@@ -1,6 +1,5 @@
 """Tuning of a tiny pair from start to end, and the division of its time."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +11,11 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.session.host import HostSession
 from dynatui.lab.tuning import job as module
-from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, Turns, opened, reserve_s
+from dynatui.lab.tuning.job import CHECK_SHARE, FEWEST, OnPrompts, Turns, opened, reserve_s
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, SHIPPED_CHAIN, Tuned
-from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import MethodSetting
-from dynatui.lab.tuning.spaces import trees
+from dynatui.lab.tuning.study import trees
+from dynatui.session import Models
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
@@ -26,8 +25,8 @@ SHORT = RunConfig(max_new_tokens=6)
 
 def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
     pair = tiny_models.pair("neox")
-    job = OnPrompts(PROMPTS, SHORT, 0.03, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
-    return replace(job, **changes)
+    models = Models(str(pair.target), str(pair.draft), "cpu", "float32")
+    return replace(OnPrompts(models, PROMPTS, SHORT, 0.03), **changes)
 
 
 def run(job: OnPrompts, stopped_after: int = 10**6) -> tuple[Tuned, list[str], list[float]]:
@@ -66,11 +65,8 @@ def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> N
 
 
 @pytest.fixture
-def turns(tiny_models: TinyModels) -> Iterator[Turns]:
-    made = Turns(tiny_models.loaded(tiny_models.pair("neox"), "float32"), SHORT, [[5, 6, 7, 8], [9, 10, 11]])
-    yield made
-    made.close()
-    made.close()
+def turns(tiny_models: TinyModels) -> Turns:
+    return Turns(tiny_models.loaded(tiny_models.pair("neox"), "float32"), SHORT, [[5, 6, 7, 8], [9, 10, 11]])
 
 
 def test_a_text_of_another_method_is_found_out(turns: Turns) -> None:

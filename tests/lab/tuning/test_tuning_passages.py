@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.errors import PromptError
-from dynatui.lab.tuning.passages import FEWEST, SHORTEST, WANTED, split, whole
+from dynatui.lab.tuning.job import FEWEST, SHORTEST, WANTED, split, whole
 
 
 def prompts(count: int, tokens: int) -> list[list[int]]:

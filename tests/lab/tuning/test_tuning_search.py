@@ -24,8 +24,7 @@ from dynatui.lab.tuning.search import (
     Trials,
     decided,
 )
-from dynatui.lab.tuning.spaces import CHAIN, LONGEST_CHAIN, trees
-from dynatui.lab.tuning.study import Study
+from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, Study, trees
 
 TEXTS = 16
 FASTEST = 12

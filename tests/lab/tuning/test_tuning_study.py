@@ -18,8 +18,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
-from dynatui.lab.tuning.spaces import CHAIN, LONGEST_CHAIN, Space, trees
-from dynatui.lab.tuning.study import FEWEST, Study, database, understood
+from dynatui.lab.tuning.study import CHAIN, FEWEST, LONGEST_CHAIN, Space, Study, database, trees, understood
 from tests.postgres import binaries, new_database
 
 TREE = trees(0)

@@ -16,12 +16,12 @@ import msgspec
 import pandas as pd
 
 from decoder.analysis.interval import Interval, Verdict, compared_to_limit
-from dynatui.lab.bench.paper import published
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.report import SPEED, PaperReport, texts_of
 from dynatui.lab.bench.paper.tables import PAIRED_DRAWS
 from dynatui.lab.frame import by_prompt, mean, quotients, series, spread_quotient
-from dynatui.lab.tables.data import Cell, Column, Printed, Table
+from dynatui.lab.tables import Cell, Column, Printed, Table
 
 FEWEST = 5
 """Minimum number of prompts for a verdict; with fewer prompts, the confidence interval is not meaningful."""
@@ -64,7 +64,7 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class On(NamedTuple):
-    """One experiment `main`, on whose texts claims are tested."""
+    """An experiment `main`, on whose texts claims are tested."""
 
     report: PaperReport
     experiment: PaperExperiment
@@ -237,13 +237,13 @@ TESTS: Mapping[str, Test] = {
     "history_gains": faster((published.PHASE_2,)),
     "history_stabilises": spread,
 }
-"""Tests of all claims in `claims.csv`. For some numbers of the claims' quotients, `published.csv` has numbers from a
-source that takes precedence.
+"""Tests of all claims in `claims.csv`. Where a claim's quotient has other numbers than `published.csv`, the latter has
+those of a source that takes precedence.
 """
 
 
 def paper_quotient(text: str) -> float | None:
-    """Value of a quotient of two numbers, such as "5.30/4.59", or of a quotient of two such quotients, " / "."""
+    """Value of a quotient of two numbers, such as "5.30/4.59", or of two such quotients with " / " between them."""
     return (
         reduce(truediv, [reduce(truediv, map(float, part.split("/"))) for part in text.split(" / ")]) if text else None
     )
@@ -299,7 +299,7 @@ def _tested(on: On) -> Iterator[JudgedClaim]:
 def claims_table(these: Iterable[JudgedClaim], notes: Sequence[str], why_none: str | None = None) -> Table:
     """Table of the claims; `why_none` is the reason why no claim is judged."""
     judged_claims = list(these)
-    known, explained = published.marks(claim.doubt for claim in judged_claims)
+    known, explained = published.footnotes(claim.doubt for claim in judged_claims)
 
     def row(claim: JudgedClaim) -> tuple[Cell, ...]:
         paper = claim.paper and Printed(value=claim.paper, source=claim.source, mark=known[claim.doubt])

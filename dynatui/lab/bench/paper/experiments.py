@@ -13,9 +13,9 @@ from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets import TextSet
-from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
 from dynatui.lab.bench.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 

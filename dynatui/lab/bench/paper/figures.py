@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from matplotlib import style
 from matplotlib.axes import Axes
@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper import marks
+from dynatui.lab.bench.paper import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT, marks
 from dynatui.lab.bench.paper.marks import LineStyle, Panel
-from dynatui.lab.bench.paper.published import DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2, WIKITEXT
 from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import SPEED, SPEEDUP, PaperReport, Row, longest, rows
 
@@ -105,7 +104,7 @@ def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the longest texts, over maximum prompt length."""
     these = longest(rows_of(report, "prompt_length"))
     unit = these[0].experiment.unit if these else ""
-    return _of_curves(report, these, lambda row: row.most, f"longest prompt ({unit})", SPEEDS)
+    return _of_curves(report, these, lambda row: row.experiment.most, f"longest prompt ({unit})", SPEEDS)
 
 
 def _of_curves(
@@ -223,7 +222,7 @@ def speed_against_nodes(report: PaperReport) -> Figure | None:
     of_main = [row for row in shown if row.experiment.name == "main"]
     _draw_points(axes, shown)
     _draw_costs(axes, report)
-    marks.level(axes, 1)
+    axes.axhline(1, color=marks.DARK, linestyle="--", linewidth=1, zorder=0.9)
     axes.set_xlim(0.8, 2.2 * max(map(_nodes, shown)))
     marks.ticks_at(axes, list(takewhile(lambda nodes: nodes < axes.get_xlim()[1], (1 << power for power in range(16)))))
     marks.name_axes(axes, title="", x="verified nodes per round, including the root (logarithmic)", y="speed (x ar)")
@@ -265,9 +264,7 @@ def _draw_costs(axes: Axes, report: PaperReport) -> None:
     axes.patch.set_visible(False)
 
 
-Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
-"""Function that draws a figure of a report; it returns None if the report lacks the data of the figure."""
-FIGURES: Mapping[str, Drawn] = {
+FIGURES: Mapping[str, Callable[[PaperReport], Figure | None]] = {
     function.__name__: function
     for function in (
         main_results_bars,
@@ -279,7 +276,9 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Drawing functions by file name, for the paper's figures 3 to 8 and one further figure."""
+"""Drawing functions by file name, for the paper's figures 3 to 8 and one further figure; they return None if the report
+lacks the data of the figure.
+"""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
 """File metadata by format; SVG files get no date, so that files of equal figures are equal."""
 

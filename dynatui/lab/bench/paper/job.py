@@ -24,11 +24,11 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
+from dynatui.lab.bench import Done, Note, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.data_sets import TextSet
 from dynatui.lab.bench.machine import load
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.experiments import Extent, plan, rules
 from dynatui.lab.bench.paper.records import (
     FORMAT,
@@ -46,12 +46,14 @@ from dynatui.lab.bench.paper.records import (
 from dynatui.lab.bench.paper.report import PaperReport, report
 from dynatui.lab.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
 from dynatui.lab.bench.record_log import opened
+from dynatui.session import Models
 
 
 @dataclass(frozen=True)
-class OnPaper(OnPair):
+class OnPaper:
     """Options of a measurement, before models are loaded."""
 
+    models: Models
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
@@ -64,7 +66,6 @@ class OnPaper(OnPair):
     """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
 
     def planned(self, extent: Extent) -> tuple[tuple[PaperLane, ...], tuple[PaperExperiment, ...]]:
-        """Lanes and experiments."""
         return plan(extent, self.text_sets, sampled=self.temperature > 0)
 
 
@@ -87,7 +88,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
     if job.log is not None:
         made_folder(job.log.parent)  # an unusable folder must be reported before the slow loading of models
     with opened(job.log, FORMAT) as log:
-        engine = load_pair(**job.pair_options, report=note)
+        engine = load_pair(**vars(job.models), report=note)
         engine = (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
         pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
         prompts = tuple(
@@ -128,16 +129,13 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
     A block is written to the log before the progress of its last turn is yielded.
     """
     experiments = ready.header.request.experiments
-    counts = [len(each.lanes) * (_warm_ups(ready, each) + each.prompts * each.repeats) for each in experiments]
+    warm_up = ready.header.request.warm_up
+    counts = [len(each.lanes) * (min(warm_up, each.prompts) + each.prompts * each.repeats) for each in experiments]
     for number, experiment in enumerate(experiments):
         for taken_turns, line in _experiment(ready, number, note):
             share = (sum(counts[:number]) + taken_turns) / sum(counts)
             yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", share)
     yield Progress("measured", 1.0)
-
-
-def _warm_ups(ready: Prepared, experiment: PaperExperiment) -> int:
-    return min(ready.header.request.warm_up, experiment.prompts)
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:

@@ -129,7 +129,8 @@ def curve(axes: Axes, points: Points, look: LineStyle, label: str, *, scale: flo
         return
     drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
     stats = [stat.times(scale) for _, stat in points]
-    axes.errorbar([x for x, _ in points], means(stats), yerr=errors(stats), elinewidth=1, **drawn)
+    xs, ys = [x for x, _ in points], [stat.value for stat in stats]
+    axes.errorbar(xs, ys, yerr=errors(stats), elinewidth=1, **drawn)
 
 
 def bars(axes: Axes, groups: Sequence[Mapping[str, Row]], titles: Mapping[str, str], panel: Panel) -> None:
@@ -149,7 +150,7 @@ def bars(axes: Axes, groups: Sequence[Mapping[str, Row]], titles: Mapping[str, s
         drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}}
         colour, hatch = (each[number % len(each)] for each in (DATA_SET_COLOURS, HATCHES))
         drawn |= {"color": colour, "hatch": hatch, "label": printable(title), "yerr": errors([*known.values()])}
-        axes.bar(list(known), means([*known.values()]), width * 0.92, **drawn)
+        axes.bar(list(known), [stat.value for stat in known.values()], width * 0.92, **drawn)
         for place, stat in known.items():
             top = max(stat.value, stat.high or 0)
             write(axes, panel.written.format(stat.value), (place, top), (0, 3), va="bottom")
@@ -160,10 +161,6 @@ def bars(axes: Axes, groups: Sequence[Mapping[str, Row]], titles: Mapping[str, s
     axes.margins(y=0.2)
     axes.set_ylim(bottom=0)
     name_axes(axes, title=panel.title, x="", y=panel.y)
-
-
-def means(stats: Sequence[Interval]) -> list[float]:
-    return [stat.value for stat in stats]
 
 
 def errors(stats: Sequence[Interval]) -> list[list[float]]:
@@ -178,10 +175,6 @@ def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float
     drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
     rim = withStroke(linewidth=2, foreground="white")
     axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
-
-
-def level(axes: Axes, y: float) -> None:
-    axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:

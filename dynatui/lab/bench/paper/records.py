@@ -8,10 +8,11 @@ import msgspec
 
 from decoder.events import Figures
 from decoder.models.pair import Pair
+from decoder.version import VERSION
+from dynatui.lab.bench import Note, PairRequest
 from dynatui.lab.bench.data_sets import TextSet
-from dynatui.lab.bench.machine import repeated_costs, source_commit
-from dynatui.lab.bench.on_pair import Note, PairRequest
-from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now
+from dynatui.lab.bench.machine import repeated_costs, source_commit, utc_now
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, begun
 
 Unit = Literal["characters", "tokens"]
 """Unit of prompt lengths; the paper's L_max counts characters."""
@@ -28,7 +29,7 @@ class PaperLane(msgspec.Struct, frozen=True, kw_only=True):
     """Group of similar lanes, such as `linear`, `fixed` or `hf`, which have the same colour in figures."""
     parameters: dict[str, Any]
     paper_name: str | None = None
-    """Name of the corresponding row of the paper's tables (see `published`); None if there is no such row."""
+    """Name of the corresponding row of the paper's tables (see `published.csv`); None if there is no such row."""
     own_text: bool = False
     """Whether the lane's text may differ from the text of `ar` by design; if so, the texts are not compared."""
 
@@ -169,12 +170,19 @@ def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: 
     before, count = log.header, len(blocks_of(log))
     if before is not None:
         note(f"resuming: {count} blocks are measured already")
-    device, commit = pair.target.device, source_commit()
-    now = header_now(log, request, device, lambda: cost_curve(pair, tokens), note, commit=commit, context=pair.context)
-    complete = count >= request.block_count
-    first = log.begin(now, complete=complete)
-    version, known = now.machine.versions["dynatui"], (first.commit or None, first.machine.versions["dynatui"])
+    commit, complete = source_commit(), count >= request.block_count
+    first = begun(
+        log,
+        request,
+        pair.target.device,
+        lambda: cost_curve(pair, tokens),
+        note,
+        complete=complete,
+        commit=commit,
+        context=pair.context,
+    )
+    known = first.commit or None, first.machine.versions["dynatui"]
     last = [known, *((each.commit, each.version) for each in log.of(Resumed))][-1]
-    if before and not complete and last != (commit or None, version):
-        log.add(Resumed(at=now.started_at, commit=commit or None, version=version))
+    if before and not complete and last != (commit, VERSION):
+        log.add(Resumed(at=utc_now(), commit=commit, version=VERSION))
     return first

@@ -48,16 +48,11 @@ class Row:
     """Text length T, in new tokens."""
     prompts: int
     same: int
-    """Number of prompts that count for speeds: the lane's text equals the text of `ar` or may differ by design."""
+    """Number of prompts that count for speeds, since the text equals the text of `ar` or may differ by design."""
     stats: Mapping[str, Interval]
     """Means over prompts, with bootstrap intervals and standard deviations over prompts, of the figures `TIMES`,
     `COUNTS` and `POOLED`; unknown figures are missing.
     """
-
-    @property
-    def most(self) -> int:
-        """Maximum prompt length, in the experiment's unit."""
-        return self.experiment.most
 
 
 @dataclass(frozen=True)
@@ -92,7 +87,12 @@ class PaperReport:
     def as_json(self) -> dict[str, Any]:
         """Content of `report.json`."""
         cells = [
-            {"experiment": row.experiment.name, "data_set": row.text_set.name, "most": row.most, "length": row.length}
+            {
+                "experiment": row.experiment.name,
+                "data_set": row.text_set.name,
+                "most": row.experiment.most,
+                "length": row.length,
+            }
             | {"lane": row.lane.name, "prompts": row.prompts, "same": row.same, "stats": row.stats}
             for row in self.rows
         ]
@@ -171,7 +171,7 @@ def texts_of(report: PaperReport, experiment: PaperExperiment, place: int = -1) 
 def rows(report: PaperReport, name: str, data_set: str | None = None) -> list[Row]:
     """Rows of all experiments with this name, ordered by prompt length, then by text length, then by lane."""
     found = [row for row in report.rows if row.experiment.name == name and data_set in (None, row.text_set.name)]
-    return sorted(found, key=lambda row: (row.most, row.length))
+    return sorted(found, key=lambda row: (row.experiment.most, row.length))
 
 
 def longest(these: Iterable[Row]) -> list[Row]:

@@ -11,14 +11,13 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.events import arithmetic
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.published import HARDWARE, LENGTH, PublishedNumber
-from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, PaperRequest
+from dynatui.lab.bench.paper import HARDWARE, LENGTH, PublishedNumber
+from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import SPEED, PaperReport, Row, device, longest, noise, rows, texts_of
 from dynatui.lab.frame import mean, quotients
-from dynatui.lab.tables.data import Cell, Column, Printed, Table
-from dynatui.number_format import counted
+from dynatui.lab.tables import Cell, Column, Printed, Table
 
 PAIRED_DRAWS = 2000
 """Number of bootstrap samples for a mean of quotients."""
@@ -70,11 +69,7 @@ def status(row: Row) -> str:
 
 
 Chosen: TypeAlias = Callable[[PaperReport, list[Row]], list[Row]]
-Columns: TypeAlias = list[tuple[Column, list[Cell | PublishedNumber]]]
-
-
-def _longest(_: PaperReport, these: list[Row]) -> list[Row]:
-    return longest(these)
+Columns: TypeAlias = list[tuple[Column, list[Cell]]]
 
 
 def _of_method(method: str) -> Chosen:
@@ -135,7 +130,7 @@ class Sheet(NamedTuple):
     experiment: str = "main"
     exact: bool = False
     """Whether the paper's numbers must have the row's T and L_max; otherwise they are from the paper's main results."""
-    chosen: Chosen = _longest
+    chosen: Chosen = lambda _, these: longest(these)
 
 
 _SPEEDS = ("Tokens/s here do not include the prefill of the prompt; the paper's tokens/s include it.",)
@@ -279,9 +274,7 @@ def _filled(report: PaperReport, sheet: Sheet, data_set: str | None = None) -> I
     )
 
 
-def _columns(
-    keys: str, shown: Sequence[Row], *, exact: bool = False
-) -> Iterator[tuple[Column, list[Cell | PublishedNumber]]]:
+def _columns(keys: str, shown: Sequence[Row], *, exact: bool = False) -> Iterator[tuple[Column, list[Cell]]]:
     figure, digits, factor = "", 0, 1.0
     for key in keys.split():
         if key in FIGURES:
@@ -295,7 +288,7 @@ def _columns(
             digits, taken = PARAMETERS[key]
             yield Column(key, "number", digits), [taken(row.lane.parameters) for row in shown]
         elif key in ("T", "longest"):
-            yield Column(key, "number"), [row.length if key == "T" else row.most for row in shown]
+            yield Column(key, "number"), [row.length if key == "T" else row.experiment.most for row in shown]
         else:
             yield Column(key), [row.lane.name if key == "lane" else status(row) for row in shown]
 
@@ -316,7 +309,7 @@ def _published(row: Row, figure: str, factor: float, *, exact: bool) -> Publishe
         number = published.usual(name, data_set, figure)
     else:
         in_characters = row.experiment.unit == "characters"
-        number = published.at(name, data_set, figure, row.length, row.most) if in_characters else None
+        number = published.at(name, data_set, figure, row.length, row.experiment.most) if in_characters else None
     if number is None or factor == 1:
         return number
     std, again = (None if one is None else one * factor for one in (number.std, number.again))
@@ -336,10 +329,10 @@ def _table(
         return
     cells = [*zip(*(each for _, each in columns), strict=True)]
     numbers = [cell for row in cells for cell in row if isinstance(cell, PublishedNumber)]
-    marks, explained = published.marks(number.remark(usual_length) for number in numbers)
+    marks, explained = published.footnotes(number.remark(usual_length) for number in numbers)
     sources = sorted({number.source for number in numbers})
 
-    def printed(cell: Cell | PublishedNumber) -> Cell:
+    def printed(cell: Cell) -> Cell:
         if not isinstance(cell, PublishedNumber):
             return cell
         mark = marks[cell.remark(usual_length)]
@@ -393,67 +386,4 @@ def _data_sets(report: PaperReport, mains: Sequence[str]) -> Iterator[Table]:
         columns,
         notes=(*notes, *conditions(report)),
         usual_length=LENGTH,
-    )
-
-
-AUTHORS = {
-    "target": "Pythia-2.8B",
-    "draft": "Pythia-70M",
-    "device": "one NVIDIA A100",
-    "arithmetic": "float16",
-    "decoding": "greedy",
-    "end of text": "ignored",
-    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000 characters",
-    "warm-up": "2 prompts",
-    "order": "one method after the other, each method in its own run",
-    "versions": "torch 2.0 or later, transformers 4.38 or later",
-}
-"""Setup of the paper's authors, by name of the table row."""
-
-
-def setup(report: PaperReport) -> Table:
-    return Table(
-        name="setup",
-        title="Setup",
-        what="Setup of this measurement and of the paper's authors.",
-        columns=(Column(""), Column("here"), Column("paper")),
-        rows=tuple((name, here, AUTHORS.get(name)) for name, here in _setup_rows(report)),
-    )
-
-
-def _setup_rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
-    header, request = report.header, report.request
-    yield "target", request.target
-    yield "draft", request.draft
-    yield "device", device(report)
-    yield "arithmetic", arithmetic(request.dtype, request.draft_dtype)
-    yield (
-        "decoding",
-        "greedy" if request.temperature == 0 else f"temperature {request.temperature:g}, top-p {request.top_p:g}",
-    )
-    yield "end of text", "ends a text" if request.stops_at_eos else "ignored"
-    for name in dict.fromkeys(experiment.name for experiment in request.experiments):
-        yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
-    yield "warm-up", counted(request.warm_up, "prompt")
-    yield "order", "all lanes take turns on each prompt, in one process"
-    yield "seed", str(request.seed)
-    yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
-    yield "commit", header.commit or None
-    yield "begun", header.started_at
-    yield from (
-        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
-    )
-    yield "noise", noise(report)
-    measured = {turn.lane for block in report.blocks for turn in block.turns}
-    asked = dict.fromkeys(name for experiment in request.experiments for name in experiment.lanes)
-    if report.complete and (failed := [name for name in asked if name not in measured]):
-        yield "left out", f"{', '.join(failed)}: could not decode here"
-    yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
-
-
-def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:
-    repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
-    return (
-        f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
-        f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
     )

@@ -3,19 +3,22 @@
 The first table compares models, machine and measurement protocol with those of the paper's authors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
+from decoder.events import arithmetic
 from decoder.system.whole_files import made_folder, write_whole
+from dynatui.lab.bench.paper import lines_of
 from dynatui.lab.bench.paper.claims import claims, claims_table, left_out
-from dynatui.lab.bench.paper.published import lines_of
-from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.tables import conditions, setup, tables
-from dynatui.lab.tables.data import Table, as_csv, escaped, section
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
+from dynatui.lab.bench.paper.report import PaperReport, device, noise
+from dynatui.lab.bench.paper.tables import conditions, tables
+from dynatui.lab.tables import Cell, Column, Table, as_csv, escaped, section
+from dynatui.number_format import counted
 from dynatui.terminal import streams
 
 SCHEMA = 1
@@ -89,3 +92,66 @@ def _pictures(folder: Path) -> list[str]:
     """Paths of the pictures, one for each figure; PNG is preferred to SVG."""
     by_name = {path.stem: path for suffix in (".svg", ".png") for path in (folder / FIGURES).glob(f"*{suffix}")}
     return [f"{FIGURES}/{path.name}" for _, path in sorted(by_name.items())]
+
+
+AUTHORS = {
+    "target": "Pythia-2.8B",
+    "draft": "Pythia-70M",
+    "device": "one NVIDIA A100",
+    "arithmetic": "float16",
+    "decoding": "greedy",
+    "end of text": "ignored",
+    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 prompts of at most 1000 characters",
+    "warm-up": "2 prompts",
+    "order": "one method after the other, each method in its own run",
+    "versions": "torch 2.0 or later, transformers 4.38 or later",
+}
+"""Setup of the paper's authors, by name of the table row."""
+
+
+def setup(report: PaperReport) -> Table:
+    return Table(
+        name="setup",
+        title="Setup",
+        what="Setup of this measurement and of the paper's authors.",
+        columns=(Column(""), Column("here"), Column("paper")),
+        rows=tuple((name, here, AUTHORS.get(name)) for name, here in _setup_rows(report)),
+    )
+
+
+def _setup_rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
+    header, request = report.header, report.request
+    yield "target", request.target
+    yield "draft", request.draft
+    yield "device", device(report)
+    yield "arithmetic", arithmetic(request.dtype, request.draft_dtype)
+    yield (
+        "decoding",
+        "greedy" if request.temperature == 0 else f"temperature {request.temperature:g}, top-p {request.top_p:g}",
+    )
+    yield "end of text", "ends a text" if request.stops_at_eos else "ignored"
+    for name in dict.fromkeys(experiment.name for experiment in request.experiments):
+        yield name, "; ".join(_experiment(request, each) for each in request.experiments if each.name == name)
+    yield "warm-up", counted(request.warm_up, "prompt")
+    yield "order", "all lanes take turns on each prompt, in one process"
+    yield "seed", str(request.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in header.machine.versions.items())
+    yield "commit", header.commit or None
+    yield "begun", header.started_at
+    yield from (
+        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
+    )
+    yield "noise", noise(report)
+    measured = {turn.lane for block in report.blocks for turn in block.turns}
+    asked = dict.fromkeys(name for experiment in request.experiments for name in experiment.lanes)
+    if report.complete and (failed := [name for name in asked if name not in measured]):
+        yield "left out", f"{', '.join(failed)}: could not decode here"
+    yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
+
+
+def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:
+    repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
+    return (
+        f"{request.text_set(experiment.data_set).title}: {counted(experiment.prompts, 'prompt')} of at most "
+        f"{experiment.most} {experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
+    )

@@ -37,11 +37,12 @@ from decoder.selector.stored import read_info, read_selector
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS, acceptance_bound
 from decoder.verify.names import Drafting
+from dynatui.lab.bench import Done, Note, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.contenders import BASELINE, Contender, decoded, own
+from dynatui.lab.bench.labels import RootDraws, TextRoots
 from dynatui.lab.bench.machine import load, repeated_costs
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.protocol import Experiment, measured, warmed_up
-from dynatui.lab.bench.record_log import header_now, opened
+from dynatui.lab.bench.record_log import begun, opened
 from dynatui.lab.bench.sampling.records import (
     BOUND,
     FORMAT,
@@ -57,13 +58,13 @@ from dynatui.lab.bench.sampling.records import (
     round_costs,
 )
 from dynatui.lab.bench.sampling.report import COUPLED_METHODS, SamplingReport, chosen, contender_name, report
-from dynatui.lab.selector.labels import RootDraws, TextRoots
+from dynatui.session import Models
 
 Prompts = Mapping[TextKey, Sequence[int]]
 
 
 def measure_samplings(
-    options: OnPair,
+    models: Models,
     request: SamplingRequest,
     note: Note,
     show: Show = iter,
@@ -73,21 +74,16 @@ def measure_samplings(
 ) -> Done[SamplingReport]:
     """Measures all texts that the log lacks; raises KeyboardInterrupt if it is interrupted before the first record.
 
-    Args:
-        options: The pair of models.
-        request: The request, without the names of the pair and the selectors.
-        note: Receives progress lines.
-        show: Displays the progress.
-        selector: File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair,
-            if any.
-        path: File of the log; None keeps the results in memory only.
+    `request` lacks the names of the pair and the selectors. `selector` is the file of the network that selects tree
+    shapes; `SHIPPED` means the file that dynatui has for the pair, if any. Without the file of a log, `path`, results
+    are kept in memory only.
     """
-    require_whole_draft("dynatui bench sampling", options.target, options.draft)
+    require_whole_draft("dynatui bench sampling", models.target, models.draft)
     if selector != SHIPPED:
         # an unusable selector must be reported before the slow loading of models
         read_info(Path(selector))
     with opened(path, FORMAT) as log:
-        engine = load_pair(**options.pair_options, report=note)
+        engine = load_pair(**vars(models), report=note)
         pair, selectors = engine.pair, _selectors(selector, engine.pair, note)
         hashes = (f"{name} {sha256(file.read_bytes()).hexdigest()}" for name, file in selectors.items())
         asked = structs.replace(request, **pair_names(pair), selectors=tuple(hashes))
@@ -95,8 +91,8 @@ def measure_samplings(
         if log.header is not None:
             note(f"resuming: the roots of {len(log.of(Expected))} of {len(prompts)} texts are evaluated already")
         tokens = max(map(len, prompts.values())) + asked.max_new_tokens
-        now = header_now(log, asked, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
-        header = log.begin(now, complete=len(log.records) == asked.record_count)
+        complete, device = len(log.records) == asked.record_count, pair.target.device
+        header = begun(log, asked, device, lambda: round_costs(repeated_costs(pair, tokens)), note, complete=complete)
         chooser = _chooser(selectors, pair, header) if asked.selecting() else None
         early = interrupted(show(_steps(engine, header, log, prompts, chooser, selector)))
         if not log.of(Expected):

@@ -3,7 +3,6 @@ forward passes, then records of the results on texts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -16,8 +15,8 @@ from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
+from dynatui.lab.bench import PairRequest
 from dynatui.lab.bench.data_sets import FILE, first_turns
-from dynatui.lab.bench.on_pair import PairRequest
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
 
 PATH_VERIFIERS = ("naive", "block")
@@ -36,8 +35,7 @@ class TextKey(NamedTuple):
     prompt: int
 
 
-@dataclass(frozen=True)
-class Contest:
+class Contest(msgspec.Struct, frozen=True):
     """Verifier with one kind of drafting; comparisons use the best tree shape that this drafting allows."""
 
     verifier: str

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.draft.delayed_shape import DelayedTree
@@ -116,14 +117,9 @@ def contender_name(contest: Contest, shape: DelayedTree | None) -> str:
     return f"{contest.verifier} {f'{shape.k},{shape.l1},{shape.l2}' if shape else contest.drafting}"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of one measure over all texts, for one verifier with one kind of drafting."""
+class Row(Contest, frozen=True, kw_only=True):
+    """Means of one measure over all texts, for one contest."""
 
-    verifier: str
-    drafting: str
-    """Name of the kind of drafting; for coupled trees and plain decoding, name of the method."""
-    k: int | None
-    """Number of rollouts in the trees of this row; None if the number is not restricted."""
     mean: Interval
     by_task: dict[str, float]
     by_sampling: dict[str, float]
@@ -147,12 +143,9 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens per second, predicted from block efficiency and the times of forward passes."""
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+class Agreement(Contest, frozen=True, kw_only=True):
     """Block efficiency of decoded texts, and the expected block efficiency of the same shapes on the same prompts."""
 
-    verifier: str
-    drafting: str
-    k: int | None
     realised: float
     expected: float
 
@@ -254,7 +247,7 @@ def _decoded(
     """Rates of the decoded texts of each contest: tokens per round over all repeats, and the median over repeats of
     tokens per second, without the time in which threads waited for a processor if this time is known.
     """
-    turns = [(*record.place, *msgspec.structs.astuple(turn)) for record in records for turn in record.turns]
+    turns = [(*record.place, *structs.astuple(turn)) for record in records for turn in record.turns]
     rows = pd.DataFrame(turns, columns=[*TEXT, "tokens", "rounds", "decode_s", "waited"])
     rows = rows.astype({"tokens": float, "rounds": float, "decode_s": float, "waited": float})
     rows["tokens_per_second"] = rows.tokens / (rows.decode_s * (1 - rows.waited.fillna(0) / threads))
@@ -273,9 +266,7 @@ def _decoded(
 
 def _row(request: SamplingRequest, contest: Contest, values: pd.Series, plain: pd.Series | None = None) -> Row:
     return Row(
-        verifier=contest.verifier,
-        drafting=contest.drafting,
-        k=contest.k,
+        *structs.astuple(contest),
         mean=estimate(values, request.seed),
         by_task=means(values, "task"),
         by_sampling={label(request.samplings[number]): value for number, value in means(values, "sampling").items()},
@@ -321,13 +312,8 @@ def _agreement(
         for record in records
         if record.place in texts.index
     }
-    return Agreement(
-        verifier=contest.verifier,
-        drafting=contest.drafting,
-        k=contest.k,
-        realised=mean(texts.tokens_per_round),
-        expected=mean(series(expected)),
-    )
+    realised = mean(texts.tokens_per_round)
+    return Agreement(*structs.astuple(contest), realised=realised, expected=mean(series(expected)))
 
 
 def _claims(measure: str, values: Mapping[Contest, pd.Series], seed: int) -> Iterator[SamplingClaim]:

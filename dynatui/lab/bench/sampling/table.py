@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.sampling.records import BOUND, STAND_INS
+from dynatui.lab.bench.sampling.records import BOUND, STAND_INS, Contest
 from dynatui.lab.bench.sampling.report import Action, Agreement, Divergence, Row, SamplingReport
 from dynatui.lab.bench.sampling.statistics import NAMES, REPORTED, SPEED, TOKENS, Ranking, SamplingClaim
-from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
+from dynatui.lab.tables import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
 
 NAME = 22
 
@@ -121,7 +121,7 @@ def _best_shapes(actions: Sequence[Action], among: Sequence[str]) -> Table:
     rows: dict[str, dict[str, str]] = {}
     for each in actions:
         shape = f"{','.join(map(str, each.shape))} {each.tokens:.2f}"
-        rows.setdefault(_called(each.verifier, each.drafting, None), {})[each.among] = shape
+        rows.setdefault(_called(Contest(each.verifier, each.drafting)), {})[each.among] = shape
     return Table(
         columns=(Column("", width=NAME), *(Column(name[:13], width=14) for name in among)),
         rows=tuple((name, *map(shapes.get, among)) for name, shapes in rows.items()),
@@ -131,7 +131,7 @@ def _best_shapes(actions: Sequence[Action], among: Sequence[str]) -> Table:
 def _agreements(rows: Sequence[Agreement]) -> Table:
     """Table of tokens per round, measured on decoded texts and expected by closed forms."""
     specs: list[Spec[Agreement]] = [
-        (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
+        (Column("", width=NAME), _called),
         (Column("decoded", "number", 2, 10), lambda each: each.realised),
         (Column("expected", "number", 2, 10), lambda each: each.expected),
     ]
@@ -176,10 +176,10 @@ def _place(row: Row) -> tuple[bool, int, int, int]:
 def _name(row: Row) -> str:
     if row.verifier == COUPLED:
         return row.drafting if row.drafting == BASELINE else f"coupled {row.drafting}"
-    return _called(row.verifier, row.drafting, row.k)
+    return _called(row)
 
 
-def _called(verifier: str, drafting: str, k: int | None) -> str:
+def _called(contest: Contest) -> str:
     """Name of a verifier and its drafting in the style of the paper's tables."""
-    more = f", K={k}" if k else f", {drafting}" * (drafting != Drafting.IID)
-    return f"{NAMES[verifier]}{more}"
+    more = f", K={contest.k}" if contest.k else f", {contest.drafting}" * (contest.drafting != Drafting.IID)
+    return f"{NAMES[contest.verifier]}{more}"

@@ -37,9 +37,9 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from decoder.system.device import without_gradients
 from decoder.tree_rules import tree_rule
-from dynatui.lab.bench import job, shapes
+from dynatui.lab.bench import job, rounds, shapes
 from dynatui.lab.bench.job import OnRounds, measure_rounds
-from dynatui.lab.bench.shapes import Size
+from dynatui.lab.bench.rounds import Size
 from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
@@ -318,7 +318,7 @@ def test_the_sizes_of_a_measurement_or_of_rules_are_few_and_listed_once(
     sizes: Any, draft: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
     of_sizes = isinstance(sizes[0], Size)
-    found = shapes.passes(RunConfig(), sizes) if of_sizes else passes(rules.rule() for rules in sizes)
+    found = rounds.sized_passes(RunConfig(), sizes) if of_sizes else passes(rules.rule() for rules in sizes)
     assert found == Passes(draft, target)
 
 
@@ -425,4 +425,4 @@ def test_a_measurement_of_rounds_compiles_for_its_sizes(
     wanted, run = (Size(1, 2), Size(3, 12)), RunConfig(max_new_tokens=4)
     with pytest.raises(LoadedError):
         measure_rounds(OnRounds(makers[kind], wanted, (16,), run), lambda _: None)
-    assert [listed for _, listed in asked] == [shapes.passes(run, wanted)]
+    assert [listed for _, listed in asked] == [rounds.sized_passes(run, wanted)]

@@ -15,7 +15,7 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import DraftLayout, best_tokens
 from decoder.session.cuda_graph.static_shapes import Shape
-from dynatui.lab.bench.shapes import Size, run_of
+from dynatui.lab.bench.rounds import Size, run_of
 from tests.fake_cuda.recording import record
 from tests.fake_cuda.shapes import HEAD, Made, engine_of, steady, without_values
 

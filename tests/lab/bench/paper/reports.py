@@ -188,9 +188,9 @@ def row_of(report: PaperReport, lane: str, experiment: str = "main", data_set: s
         row
         for row in report.rows
         if (row.experiment.name, row.text_set.name, row.lane.name) == (experiment, data_set, lane)
-        and all(getattr(row, name) == value for name, value in which.items())
+        and all(getattr(row.experiment if name == "most" else row, name) == value for name, value in which.items())
     ]
-    return max(found, key=lambda row: (row.length, row.most))
+    return max(found, key=lambda row: (row.length, row.experiment.most))
 
 
 Change: TypeAlias = Callable[[PromptResult, LaneResult], dict[str, Any] | None]

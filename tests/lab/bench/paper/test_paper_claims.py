@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
-from dynatui.lab.bench.paper import published
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.paper.claims import TESTS, claims, claims_table, judged, left_out, paper_quotient
 from dynatui.lab.bench.paper.report import PaperReport, report
 from tests.lab.bench.paper import reports

@@ -60,7 +60,7 @@ TWICE = replace(EXTENT, repeats=2)
 
 
 def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
-    return OnPaper(extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | on_cpu(pair) | changes)
+    return OnPaper(on_cpu(pair), extent=extent, **{"text_sets": (WIKITEXT, BOOKS)} | changes)
 
 
 def readied(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
@@ -260,6 +260,7 @@ def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, mac
     pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
     monkeypatch.setattr(record_log, "examined", lambda _: machine)
     monkeypatch.setattr(records, "source_commit", lambda: commit)
+    monkeypatch.setattr(records, "VERSION", machine.versions["dynatui"])
     return records.header(pair, header().request, RecordLog(path, FORMAT), 8, lambda _: None)
 
 

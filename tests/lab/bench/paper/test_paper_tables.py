@@ -6,11 +6,12 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper import published
+from dynatui.lab.bench import paper as published
 from dynatui.lab.bench.paper.records import Resumed
 from dynatui.lab.bench.paper.report import COUNTS, POOLED, TIMES, PaperReport, report
-from dynatui.lab.bench.paper.tables import GAIN, MEMORY_GAIN, setup, tables
-from dynatui.lab.tables.data import Cell, Printed, Table, lines
+from dynatui.lab.bench.paper.tables import GAIN, MEMORY_GAIN, tables
+from dynatui.lab.bench.paper.write import setup
+from dynatui.lab.tables import Cell, Printed, Table, lines
 from tests.lab.bench.paper.reports import interrupted, left_out, paper_report, request
 
 

@@ -10,13 +10,13 @@ from msgspec import structs
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
-from dynatui.lab.bench import machine, record_log
-from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show
+from dynatui.lab.bench import Done, Note, Show, machine, record_log
 from dynatui.lab.bench.record_log import RecordLog
 from dynatui.lab.bench.sampling.job import expected, measure_samplings, seeded
 from dynatui.lab.bench.sampling.records import FORMAT, Expected, TextKey, samplings
 from dynatui.lab.bench.sampling.report import SamplingReport
 from dynatui.lab.bench.sampling.table import on_samplings
+from dynatui.session import Models
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.makers import interrupted_after, on_cpu
 from tests.lab.bench.sampling.records import request
@@ -34,7 +34,7 @@ def measured(
         "verifiers": ("nss", "specinfer", "block", "traversal"),
     }
     selector = changes.pop("selector", SHIPPED)
-    pair = OnPair(**on_cpu(models.pair("neox")))
+    pair = on_cpu(models.pair("neox"))
     return measure_samplings(pair, request(**given | changes), note, show, selector=selector, path=log)
 
 
@@ -149,7 +149,7 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
         length=8,
         max_new_tokens=5,
     )
-    brief = OnPair(device="cpu", dtype="float32")
+    brief = Models(device="cpu", dtype="float32")
     report = measure_samplings(brief, asked, lambda _: None, path=log).report
     rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
     assert rows.count(("specinfer", "selector")) == 2

@@ -52,7 +52,7 @@ class SharedDraws:
 
     @cached_property
     def subtrees(self) -> list[DrawnTree]:
-        """The delayed tree of each shape. Nodes have their numbers in `tree`; nodes of other shapes are no children."""
+        """The delayed tree of each shape. Nodes have their numbers in `tree`; a node that a shape lacks is no child."""
         tokens, parents = tuple(self.tree.tokens), tuple(self.tree.parents)
         return [DrawnTree(tokens, parents, self._children(shape)) for shape in self.shapes]
 

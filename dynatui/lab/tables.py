@@ -21,6 +21,7 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     std: float | None = None
     again: float | None = None
+    """The same number from another run of the authors; None if there is no other run."""
     source: str
     mark: str = ""
     """Mark that refers to the number's note; empty if the number has no note."""
