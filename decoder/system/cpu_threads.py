@@ -31,13 +31,16 @@ def quick_switches(device: torch.device) -> Iterator[None]:
     """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon even if
     the screen's thread is busy. On a CPU, the interval stays unchanged.
     """
-    before = sys.getswitchinterval()
-    if device.type != "cpu":
-        sys.setswitchinterval(min(before, SWITCH_S))
+    if device.type == "cpu":
+        yield
+        return
+    # A run that a program leaves open at its exit ends after Python has removed the modules' names.
+    before, set_interval = sys.getswitchinterval(), sys.setswitchinterval
+    set_interval(min(before, SWITCH_S))
     try:
         yield
     finally:
-        sys.setswitchinterval(before)
+        set_interval(before)
 
 
 def warm_threads() -> None:

@@ -215,6 +215,25 @@ def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
     assert sys.getswitchinterval() == before
 
 
+ON_CUDA = """
+import torch
+from decoder.run import race
+from decoder.system.cpu_threads import quick_switches
+race.quick_switches = lambda _: quick_switches(torch.device("cuda"))
+"""
+OPEN_AT_EXIT = """
+from decoder import RunConfig, decode, load_pair
+run = decode(load_pair(device="cpu"), "The tree", RunConfig(("ar",), 4))
+next(run)
+"""
+
+
+@pytest.mark.parametrize("before", ["", ON_CUDA], ids=["on a CPU", "on a device"])
+def test_a_run_that_a_program_leaves_open_at_its_exit_ends_without_a_message(before: str) -> None:
+    command = [sys.executable, "-c", before + OPEN_AT_EXIT]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+
+
 def clock_of(*lengths_s: float) -> Callable[[], float]:
     """Clock with which each measured repetition takes the next of these times; then 1 s each."""
     steps = chain.from_iterable((0.0, length) for length in chain(lengths_s, repeat(1.0)))
