@@ -71,7 +71,7 @@ class SuffixIndex:
         self._text: list[int] = []
         self._array = np.empty(_ROOM, dtype=np.int32)
         self._pairs = defaultdict[tuple[int, int], list[int]](list)
-        """Positions of the second token of each pair of adjacent tokens."""
+        """Pair of adjacent tokens -> positions in the text of the second token of the pair."""
         self.extend(text)
 
     def __len__(self) -> int:

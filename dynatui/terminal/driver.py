@@ -217,12 +217,12 @@ class TerminalDriver(LinuxDriver):
         self.write(self._of.output.question())
 
     def stop_application_mode(self) -> None:
-        """Does nothing while the app is suspended and does not use the terminal."""
+        """Has no effect while the app is suspended, since the app does not use the terminal then."""
         if not self._must_signal_resume:
             super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Does nothing while the app is suspended and does not use the terminal."""
+        """Has no effect while the app is suspended, since the app does not use the terminal then."""
         if not self._must_signal_resume:
             end, output = time.monotonic() + _LAST_ANSWER_S, self._of.output
             while output.busy and not output.lost and time.monotonic() < end:

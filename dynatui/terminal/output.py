@@ -45,7 +45,7 @@ class Answers:
         self._open += 1
 
     def take(self, now: float) -> None:
-        """Registers an answer; from then on, answers are awaited again."""
+        """Registers an answer: this terminal answers, so an open question is awaited for up to `_LOST_S`."""
         self._since_s, self._patience_s = now, _LOST_S
         self._open = max(0, self._open - 1)
 

@@ -243,7 +243,7 @@ class CompiledModel(Native):
         return best
 
     def read_ranked(self, space: Workspace, cache: KvCache, tokens: Sequence[int], best: BestStruct) -> None:
-        """As `best_after`, with memory of the caller for the result."""
+        """Like `best_after`, but writes the result to `best`, which the caller has allocated."""
         positions = range(cache.length, cache.length + len(tokens))
         self._run(space, cache, tokens, positions, _causal_mask(len(tokens)), len(tokens) - 1, best)
         cache.keep(positions)

@@ -363,7 +363,7 @@ def session_class(pair: Pair, knobs: KnobState | None) -> type[GraphSession]:
 
 
 def runs_on_device(pair: Pair, rule: TreeRule | None) -> bool:
-    """Whether rounds under `rule` can run on the device; None stands for rounds without a draft. They cannot if costs
-    choose the sizes of trees from suffix lookup: these trees may be too deep, and costs are measured on the host.
+    """Whether rounds under `rule` (None: rounds without a draft) can run on the device. Trees from suffix lookup with
+    sizes chosen by costs cannot: the trees may be too deep, and costs are measured on the host.
     """
     return fits(rule) and not (pair.looks_up and rule and rule.budget.by_cost)

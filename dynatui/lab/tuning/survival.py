@@ -36,7 +36,7 @@ CONTEXTS: Mapping[str, float] = {"<1k": 1 << 10, "<4k": 1 << 12, "<16k": 1 << 14
 """Name of a group of rounds -> upper bound of the number of tokens before its rounds."""
 RANKS = (2, 3, 4)
 CONTINUED = 4
-"""Number of drafted tokens that are judged after a sibling that is the target's token."""
+"""Number of levels of a chain that are judged after a rejected token whose sibling is the target's token."""
 
 
 @dataclass(frozen=True)
