@@ -52,7 +52,7 @@ class Scorer:
     """Devices with too little memory for the float32 passes."""
 
     def give_way(self) -> None:
-        """Drops the copy to free memory for the next text's caches, unless its device has memory for another copy."""
+        """Drops the copy to free memory for the caches of the next text, unless the device has room for both."""
         if self.module is None:
             return
         needed = sum(weight.nbytes for weight in self.module.parameters())
@@ -120,7 +120,7 @@ class Judge:
         return near_tie_verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self, place: torch.device) -> Any:
-        """The model's module; if it is not loaded, a copy on `place`, or on the CPU if `place` has too little memory."""
+        """The model's module; if it is not loaded, a copy on `place`, or on the CPU if `place` lacks the memory."""
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
         if self._scorer.module is None:

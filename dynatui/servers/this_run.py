@@ -38,7 +38,7 @@ class Chains:
 
     @property
     def longest(self) -> int:
-        """Largest judged position. The few drafts that are shorter and were accepted in full count as rejected at it."""
+        """Largest judged position. The few shorter drafts that were accepted in full count as rejected at it."""
         drafted, accepted = np.array(self.drafted), np.array(self.accepted)
         deepest = min(LONGEST_CHAIN, max(self.drafted, default=0))
         shown = (k for k in range(deepest, 0, -1) if ((drafted >= k) | (accepted < drafted)).mean() >= _KNOWN)

@@ -214,7 +214,7 @@ def _noted(note: Note, layer: Layer) -> Layer:
 
 @dataclass(frozen=True)
 class LayerBySize:
-    """A layer that chooses its form by the number of rows in a pass."""
+    """A layer with several forms; the number of rows in a pass decides which form computes the pass."""
 
     forms: Mapping[int, Layer]
     """Forms by their largest number of rows, ascending; the last form computes all larger passes too."""

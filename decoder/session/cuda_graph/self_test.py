@@ -211,8 +211,8 @@ def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Referen
 def refusal(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
-    """Why rounds cannot run on this pair's device; None if they can. `tried` are the tested rules, None for rounds
-    without a draft; without `right`, references are decoded first.
+    """Why rounds cannot run on this pair's device; None if they can. `tried`: the tested rules; None in it stands for
+    rounds without a draft. `right`: reference texts; None: they are decoded first.
     """
     return next(filter(None, refusals(pair, graph_slots, tried, right)), None)
 

@@ -108,7 +108,7 @@ class GraphSession(Session):
         self._untaught: tuple[TreePlan | None, Outcome] | None = None
         """Tree size and outcome of the latest round, until `_sizes` has learnt the round's times."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and forward passes of the drafts that no round's figures include yet."""
+        """Seconds and forward passes of drafting that the figures of the rounds so far do not include."""
         self._instead: Session | None = None
 
     @without_gradients()
