@@ -1,6 +1,6 @@
 """Benchmarks: methods and baselines decode the same texts in turn, or rounds with trees of given sizes are timed.
 
-This module has what all measurements share: fields of requests, and progress. It does not import torch.
+Fields of requests, and progress, which all measurements share, are defined in this module, which imports no torch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
