@@ -120,7 +120,7 @@ class Judge:
         return near_tie_verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self, place: torch.device) -> Any:
-        """The model's module, or a copy that is loaded on `place` if this has enough memory, else on the CPU."""
+        """The model's module if it is loaded; else a copy, loaded on `place` if its memory suffices, or on the CPU."""
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
         if self._scorer.module is None:

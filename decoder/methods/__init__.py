@@ -145,7 +145,7 @@ def draws_alone(method: str) -> bool:
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Number of first tokens that must equal those of `ar` at equal noise; None if parameters do not determine it."""
+    """Number of first tokens that must equal the first tokens of `ar` at equal noise; None if the number is unknown."""
     known = method_of(method)
     return known.same_until(parameters, prompt_tokens) if known and known.same_until else WHOLE
 

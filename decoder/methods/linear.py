@@ -22,8 +22,8 @@ class Linear(Rules):
 
     k: int = 5
     p_min: float = 0.0
-    """The chain ends before a token whose probability, given the tokens before it, is below this. The probability is
-    the one by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
+    """The chain ends before a token whose probability, given the tokens before it, is below `p_min`. The probabilities
+    are those by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
