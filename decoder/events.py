@@ -297,7 +297,7 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
-    """A method has finished its text."""
+    """A method has finished its text, was stopped, or has failed."""
 
     method: str
     reason: Literal["length", "eos", "stopped", "error"]

@@ -57,7 +57,7 @@ class LanguageModel:
         self._native = native_on_cpu(traits)
         self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None
-        """None for models of families that are not native."""
+        """Architecture of a model of a native family; None for other models."""
         self.runs_by: Forward = self._native or OnDemand(hf)
         self.runs_without_module = self._native is not None
 
@@ -230,7 +230,7 @@ class LanguageModel:
 
     @property
     def output_head(self) -> Float[Tensor, "V X"]:
-        """Read from a file if the module is not in memory."""
+        """Weights of the output head, read from a file if the module is not in memory."""
         tied = self.architecture is not None and self.architecture.tie_word_embeddings
         return self.embedding if tied else self.hf.output_head
 
@@ -248,7 +248,7 @@ class LanguageModel:
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """None if the model's positions are not rotary."""
+        """RoPE frequencies, in radians per position; None if the model's positions are not rotary."""
         if self._rotary is not None:
             return self._rotary
         loaded, frequencies = self.hf.loaded, self.hf.frequencies

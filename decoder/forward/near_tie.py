@@ -133,7 +133,7 @@ class Judge:
 def near_tie_verdict(
     logits: Float[Tensor, "V"], rivals: tuple[int, int], error: float, position: int, noise: GumbelNoise | None = None
 ) -> Verdict:
-    """`error` is the largest rounding error of a logit."""
+    """Compares two tokens by the logits that predict `position`; `error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
         here = logits.to(noise.device)

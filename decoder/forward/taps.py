@@ -56,7 +56,7 @@ class Tappable(Protocol):
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """Raises PairError if the form gives no access to its layer inputs."""
+    """A variant of the form that writes layer inputs to `states`. Raises PairError if the form cannot."""
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(

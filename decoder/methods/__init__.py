@@ -58,7 +58,7 @@ def method_of(name: str) -> Method | None:
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
-    """Raises ConfigError for an unknown name."""
+    """Methods of the lanes with these names. Raises ConfigError for an unknown name."""
     found = [(name, method_of(name)) for name in names]
     if unknown := [name for name, method in found if method is None]:
         raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")

@@ -38,7 +38,7 @@ class Linear(Rules):
         require_feasible({"K": self.k})
 
     def rule(self) -> TreeRule:
-        """Growth rule and node budget of the chain."""
+        """Growth rule and node budget of the chain; `p_min` acts as the confidence below which a node has no child."""
         growth = fixed_growth(self.k, 0, 1)
         # A node has one child if the draft's confidence is at least `p_min`, otherwise none.
         return TreeRule(replace(growth, tau_h=self.p_min, middle=0) if self.p_min else growth, Budget(self.k))

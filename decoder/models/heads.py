@@ -260,7 +260,7 @@ PREDICTED_MASK = "mask_embedding.pt"
 UNUSED = re.compile(
     r"(^verifier_(norm|lm_head)\.weight|^confidence_head\.proj\.(weight|bias)|^t2d|rotary_emb\.inv_freq)$"
 )
-"""Unused tensors in published files; trees grow by probabilities, so no confidence head is needed."""
+"""Names of tensors in published files that are not used, such as a confidence head: trees grow by probabilities."""
 
 
 def head_shape(name: str) -> AnyShape | None:

@@ -159,7 +159,7 @@ class Estimate:
 
 
 def _truncating(settings: list[Sampling]) -> list[Sampling] | None:
-    """None if no row excludes tokens."""
+    """The settings of the rows; None if no row excludes tokens."""
     return settings if any(sampling.truncates for sampling in settings) else None
 
 

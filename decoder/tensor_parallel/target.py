@@ -141,7 +141,6 @@ class Leader(Forward):
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
         self.devices = devices
-        """Device of each rank."""
         self._own = own
         self._channel = channel
         self._numbers = itertools.count()

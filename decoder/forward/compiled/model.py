@@ -251,7 +251,6 @@ class CompiledModel(Native):
         cache.keep(positions)
 
     def threads(self, rows: int) -> int:
-        """Number of threads for a pass."""
         return torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
 
     @property
