@@ -18,7 +18,7 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """Returns a view extended by `more`; copies the list only if another view has already extended it."""
+        """Returns a view extended by `more`; copies the list only if another view has already extended the list."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)

@@ -130,8 +130,8 @@ class Engine:
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """On a CPU, chooses the number of threads by a trial under the machine's current load. For batch-invariant
-        passes, the number stays as it is, since the pass sizes depend on it.
+        """On a CPU, chooses the number of threads by a trial under the machine's current load. Batch-invariant passes
+        keep their number of threads, on which their sizes depend.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return

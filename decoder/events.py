@@ -39,7 +39,9 @@ SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 TRANSLATED = "draft translated through text"
 """Part of `Run.path_reason` if the draft has its own tokenizer."""
 MOST_NAMED = 2
-"""If there are more devices than this, only the first and the last are named: torchrun numbers without gaps."""
+"""Largest number of devices that are all named; of more devices, only the first and the last are named, since torchrun
+numbers devices without gaps.
+"""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -295,7 +297,7 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
 
 
 class End(Base, tag="end", frozen=True, kw_only=True):
-    """A method has finished its text."""
+    """A method has finished its text, was stopped, or has failed."""
 
     method: str
     reason: Literal["length", "eos", "stopped", "error"]
@@ -424,7 +426,7 @@ class _Head(msgspec.Struct):
 
 _head_decoder = msgspec.json.Decoder(_Head)
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""Control characters that JSON does not escape, although they would change what a terminal shows."""
+"""Control characters that the JSON encoder does not escape, although a terminal would execute them."""
 
 
 def encode(event: Base) -> bytes:

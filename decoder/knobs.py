@@ -19,8 +19,8 @@ KNOB_GAP = 0.01
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of the knobs for depth (also of chains), branching and nodes. If a run starts with a larger value, this
-value is the bound.
+"""Upper bounds of the knobs for depth (also of chains), branching and nodes. If a run starts with a larger value, the
+larger value is the bound.
 """
 MOST = 1 << 12
 """Largest value of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
@@ -141,7 +141,9 @@ class TunableParameters:
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """A copy with all values set at once: some are valid only together. Raises ConfigError if one is invalid."""
+        """A copy in which the knobs have the given values, set in one step, since some values are valid only together.
+        Raises ConfigError for invalid values.
+        """
         changed: dict[str, Any] = {}
         for knob in self.knobs:
             if knob.name in values:

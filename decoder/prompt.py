@@ -58,7 +58,8 @@ def templated(prompt: AnyPrompt, chat: bool | None) -> bool:  # noqa: FBT001 - a
 
 
 FIELDS = ("messages", "conversations", "conversation", "prompt", "instruction", "question", "turns", "text")
-"""Fields that may hold a prompt, in order of precedence; `text` is last: in training data it includes the answer."""
+"""Fields that may hold a prompt, by precedence; `text` is last, since in training data this field includes the answer.
+"""
 _CONVERSATIONS = ("messages", "conversations", "conversation")
 _BODY = "body"
 _FURTHER = ("input", "context")
@@ -68,7 +69,7 @@ _LONGEST_CATEGORY = 80
 _SPEAKERS = ("role", "from")
 _CONTENTS = ("content", "value", "text")
 _ROLES = {"human": USER, "prompter": USER, **dict.fromkeys(("gpt", "chatgpt", "bard", "bing", "model"), ASSISTANT)}
-"""Roles by the names of speakers in ShareGPT's and similar files."""
+"""Chat roles by speaker name, for the speaker names of ShareGPT and similar data sets."""
 
 
 class FieldError(ValueError):
@@ -107,8 +108,8 @@ def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
 
 
 def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Name and value of each field that may hold the prompt, and the object with this field. A name may be a path, such
-    as body.messages.
+    """(name, value, enclosing object) of each present field that may hold the prompt, by precedence. A name may be a
+    path, such as body.messages.
     """
     if field is not None:
         value: Any = record

@@ -158,7 +158,7 @@ def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
 def adapted(
     growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
 ) -> tuple[Any, Any]:
-    """(d0, tau_h) after one step of the history rule, from the mean over a full window."""
+    """(d0, tau_h) after one step of the history rule, given the mean depth acceptance over a full window of rounds."""
     excess = mean_depth_acceptance - history.target
     d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
     tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)

@@ -123,7 +123,9 @@ class SizeTrial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are more precise than half precision, where rounding hides a changed order of summation."""
+        """Whether logits are more precise than half precision, so that a changed order of summation changes their bits
+        (rounding to half precision would hide the change).
+        """
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 

@@ -33,7 +33,7 @@ FEW_ROWS = 2
 """Number of rows that every model can compute in one pass."""
 INDEXER_KEYS = "indexer keys"
 PRECISION = "dynatui_precision"
-"""Name of the attribute of a module from a quantised checkpoint that describes its weights and dtype in words."""
+"""Attribute that a module from a quantised checkpoint gets: a description of its weights and dtype in words."""
 CACHES = ("past_key_values", "cache", "cache_params", "state")
 """Possible names of a module's argument for the cache."""
 Call = Callable[..., Any]
@@ -86,8 +86,8 @@ class Layers(Cache):
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. If `layer_idx` is given and positions are known: the position of each
-        new row minus its index in the pass, to which layers that scale queries by position (Llama 4) add the index.
+        """Number of cached rows before the pass. If `layer_idx` is given and positions are known: for each new row, its
+        position minus its index in the pass, shape (N,); layers that scale queries by position (Llama 4) add the index.
         """
         if layer_idx is None or self._positions is None:
             return self._rows
@@ -193,7 +193,9 @@ class ModuleForward(Forward):
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """With `inputs_embeds` among the options, the module reads these rows in place of the tokens."""
+        """The module's output for N new rows. `biases` are added to the attention scores, by layer type; embedded rows
+        in the option `inputs_embeds` replace the tokens.
+        """
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}
         return self._module(
@@ -226,8 +228,8 @@ class ModuleForward(Forward):
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
     """Whether a module can compute `rows` rows in one pass after `text` tokens; some modules store a mask of limited
-    length. The test passes run on torch's meta device, where they take almost no time. True if even a short pass fails
-    there, since the module's control flow depends on tensor values.
+    length. The test passes run on torch's meta device, where they take almost no time. Also true if even a short pass
+    fails there: the module's control flow then depends on tensor values, and the test says nothing about room.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 

@@ -29,7 +29,7 @@ class KvCache:
         self.parts: dict[Part, tuple[Tensor, int]] = {}
         """Tensors of the parts that are not in `store`, each with the dimension along which its rows lie."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
-        """Rows of each part that the first pass has computed, with the same dimension; empty after `settle`."""
+        """Rows that the first pass has computed, with the dimension along which they lie; empty after `settle`."""
         self.positions: Tensor | None = None
         """Position of each row in the text, shape (S,), on the host; None if no forward form reads positions."""
         self.store = store

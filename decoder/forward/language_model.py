@@ -36,7 +36,9 @@ AT_ONCE = 512
 
 class LanguageModel:
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """A native form computes the passes on a CPU if there is one, else the module, which the first pass loads."""
+        """On a CPU, a native form computes the passes if the family has one; otherwise the Hugging Face module does,
+        which the first pass loads.
+        """
         self.name = name
         self.layers: int = traits.layers
         self.width: int = traits.width
@@ -55,13 +57,13 @@ class LanguageModel:
         self._native = native_on_cpu(traits)
         self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None
-        """None for models of families that are not native."""
+        """Architecture of a model of a native family; None for other models."""
         self.runs_by: Forward = self._native or OnDemand(hf)
         self.runs_without_module = self._native is not None
 
     @classmethod
     def of_module(cls, module: Any, name: str, load: Load | None = None) -> "LanguageModel":
-        """The module must be in evaluation mode; `load` loads it again."""
+        """The module must be in evaluation mode; `load` loads the same module again."""
         traits = _hf().traits_of(module)
         model = cls(name, traits, HfModule(traits, load, module))
         if model._native is None:
@@ -90,7 +92,7 @@ class LanguageModel:
 
     @property
     def judgeable(self) -> bool:
-        """Whether the module `near_tie` can check near ties in the model's text."""
+        """Whether `decoder.forward.near_tie` can check near ties in the model's text."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
@@ -152,7 +154,9 @@ class LanguageModel:
         return ranked(self.read(cache, tokens)[None], ranking)
 
     def tree_grower(self, reserve: Callable[[int], None]) -> TreeGrower | None:
-        """Memory for the draft trees of one text, whose cache `reserve` enlarges; None if each level needs a call."""
+        """Grows draft trees of one text in the compiled library; `reserve` enlarges the text's cache. None if the model
+        is not compiled, has attention windows, or writes its layer inputs to a `LayerStates`.
+        """
         form = self.runs_by
         if isinstance(form, CompiledModel) and not form.windows.sizes and not form.notes:
             return TreeGrower(form, reserve)
@@ -187,7 +191,7 @@ class LanguageModel:
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
-        """The same model, which also keeps the `hidden` rows of each pass if its native form on a CPU computes it."""
+        """The same model; if a native form on a CPU computes its passes, they also keep the `hidden` rows."""
         native = self._native
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
@@ -226,7 +230,7 @@ class LanguageModel:
 
     @property
     def output_head(self) -> Float[Tensor, "V X"]:
-        """Read from a file if the module is not in memory."""
+        """Weights of the output head, read from a file if the module is not in memory."""
         tied = self.architecture is not None and self.architecture.tie_word_embeddings
         return self.embedding if tied else self.hf.output_head
 
@@ -238,13 +242,13 @@ class LanguageModel:
 
     @property
     def saved_bytes(self) -> int:
-        """Number of bytes by which the matrices that a pass reads are smaller than in the model's dtype."""
+        """Bytes of the model's matrices in its dtype, minus the bytes that a compiled model reads in place of them."""
         native = self._native if isinstance(self._native, CompiledModel) else None
         return native.weights * self.dtype.itemsize - native.weight_bytes if native else 0
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """None if the model's positions are not rotary."""
+        """RoPE frequencies, in radians per position; None if the model's positions are not rotary."""
         if self._rotary is not None:
             return self._rotary
         loaded, frequencies = self.hf.loaded, self.hf.frequencies
@@ -314,7 +318,9 @@ def fitted(model: LanguageModel, width: int) -> "LanguageModel | _Fitted":
 
 
 def _read_instead(model: LanguageModel) -> int:
-    """The first end-of-text token, since most tokens that are added to a vocabulary also end a part of a text."""
+    """Id that the draft reads in place of an id that it lacks: its first end-of-text token, or 0 without one. Most
+    tokens that are added to a vocabulary also end a part of a text.
+    """
     named = model.eos if isinstance(model.eos, list) else [model.eos]
     return next((token for token in named if isinstance(token, int) and 0 <= token < model.width), 0)
 

@@ -109,8 +109,8 @@ def attention_types(config: Any) -> Sequence[str]:
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """One value for each layer of the KV cache, from `of_layers`, which has one for each layer of the model. A looped
-    model runs some layers several times and caches each repetition: the values of these layers follow once more.
+    """Values for the layers of the KV cache, given the values `of_layers` for the layers of the model. A looped model
+    runs some layers several times and caches each repetition, so their values are appended for each further repetition.
     """
     first, end, repetitions = _loop(config)
     return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))

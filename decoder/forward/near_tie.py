@@ -120,7 +120,7 @@ class Judge:
         return near_tie_verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self, place: torch.device) -> Any:
-        """The model's module; if it is not loaded, a copy on `place`, or on the CPU if `place` lacks the memory."""
+        """The model's module if it is loaded; else a copy, loaded on `place` if its memory suffices, or on the CPU."""
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
         if self._scorer.module is None:
@@ -133,7 +133,7 @@ class Judge:
 def near_tie_verdict(
     logits: Float[Tensor, "V"], rivals: tuple[int, int], error: float, position: int, noise: GumbelNoise | None = None
 ) -> Verdict:
-    """`error` is the largest rounding error of a logit."""
+    """Compares two tokens by the logits that predict `position`; `error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
         here = logits.to(noise.device)

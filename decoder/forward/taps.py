@@ -35,7 +35,7 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores new rows from cache row `first` on, in place of those stored for this and all later cache rows."""
+        """Stores layer inputs of the cache rows from `first` on; drops inputs stored earlier for these cache rows."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
@@ -56,7 +56,7 @@ class Tappable(Protocol):
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """Raises PairError if the form gives no access to its layer inputs."""
+    """A variant of the form that writes layer inputs to `states`. Raises PairError if the form cannot."""
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(
@@ -126,12 +126,11 @@ class Observed(ByHidden):
 
     def __init__(self, model: Native) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """Hidden rows of the latest pass; if a text was read in chunks, those of the last chunk."""
+        """Hidden rows of the latest pass; if a text was read in chunks, only the rows of the last chunk."""
         self._model = model
 
     @property
     def width(self) -> int:
-        """Width of a hidden row."""
         return self._model.embedding.shape[1]
 
     def new_cache(self, capacity: int) -> KvCache:

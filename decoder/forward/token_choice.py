@@ -63,7 +63,7 @@ def require_choices(logits: Float[Tensor, "N V"]) -> None:
 
 
 def require_finite(largest: Iterable[float]) -> None:
-    """`require_choices` for the largest logit of each row, which is NaN for a row with NaN."""
+    """Raises LogitsError as `require_choices` does, given the largest logit of each row (NaN for a row with NaN)."""
     if not all(map(math.isfinite, largest)):
         raise LogitsError
 

@@ -34,7 +34,7 @@ def one_of(cache: Any, number: int) -> Any:
 
 
 def record(cache: Any) -> None:
-    """Makes a new cache record what `shortened` needs; `shortened` must then be called after each pass."""
+    """Makes a new cache record its past, which `shortened` needs; `shortened` must then be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 
@@ -57,8 +57,8 @@ def nbytes(cache: Any) -> int:
 
 
 def _shortens(cache: Any) -> bool:
-    """Whether a cache can be shortened. A family's own class of cache layers must define its own method `crop`: an
-    inherited one removes only keys and values, which is wrong if the class caches more.
+    """Whether a cache can be shortened. A family's own class of cache layers must define its own method `crop`: the
+    inherited method removes only keys and values, which is wrong if the class caches more.
     """
     return (
         isinstance(cache, Cache)

@@ -100,7 +100,7 @@ class BlockHead(HeadModule):
 
     @property
     def correction(self) -> Correction | None:
-        """None if the logits of rows do not depend on the tokens before the rows."""
+        """The correction of the head's logits; None if logits do not depend on the tokens before their rows."""
         own = self.shape.correction
         return cast(Correction, self.get_submodule(own.prefix)) if own else None
 

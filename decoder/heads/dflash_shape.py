@@ -179,7 +179,9 @@ class BlockShape(Shape):
     causal: tuple[bool, ...]
     """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
     from_anchor: bool = False
-    """Whether rows predict the token after their position; if not, rows after the first predict the token at it."""
+    """Whether each row predicts the token after its position; otherwise, each row but the first predicts the token at
+    its position.
+    """
     fixed_window: bool = False
     """Whether, in sliding layers, all rows of a block see the same window before the block, and the whole block."""
     embedding_scale: float = 1.0
@@ -200,8 +202,8 @@ class BlockShape(Shape):
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
     def usual_layers(self, layers: int) -> tuple[int, ...]:
-        """As many layers as the head has, evenly spaced from layer 2 to layer `layers` - 2; a layer in the middle if it
-        has one layer.
+        """As many layers as the head has, evenly spaced from layer 2 to layer `layers` - 2; a layer in the middle if
+        the head has one layer.
         """
         own = self.layer.num_hidden_layers
         if own == 1:

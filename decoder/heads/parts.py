@@ -218,7 +218,7 @@ class HeadModule(nn.Module, StatesReader):
     """Common part of EAGLE-3, P-EAGLE and DFlash heads, with weights on one device and in one dtype."""
 
     d2t: Int[Tensor, "D"]
-    """For each token of the head's vocabulary, how much must be added to its id to get the target's id."""
+    """For each token of the head's vocabulary, its id in the target's vocabulary minus its id in the head's."""
     frequencies: Float[Tensor, "R"]
     tokens: Int[Tensor, "D"] | None
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""

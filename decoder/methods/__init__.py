@@ -58,7 +58,7 @@ def method_of(name: str) -> Method | None:
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
-    """Raises ConfigError for an unknown name."""
+    """Methods of the lanes with these names. Raises ConfigError for an unknown name."""
     found = [(name, method_of(name)) for name in names]
     if unknown := [name for name, method in found if method is None]:
         raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
@@ -145,7 +145,7 @@ def draws_alone(method: str) -> bool:
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Number of first tokens that must equal those of `ar` at equal noise; None if parameters do not determine it."""
+    """Number of first tokens that must equal the first tokens of `ar` at equal noise; None if the number is unknown."""
     known = method_of(method)
     return known.same_until(parameters, prompt_tokens) if known and known.same_until else WHOLE
 

@@ -26,9 +26,10 @@ class AdaptiveTree(Rules):
     branching: tuple[int, int, int] = (1, 2, 3)
     """Number of children of a node after which the draft is confident, in between, or unsure."""
     tau_h: float = 0.9
-    """The draft is confident if its largest next-token probability is at least this; the history rule adapts it."""
+    """The draft is confident if its largest next-token probability is at least `tau_h`, which the history rule adapts.
+    """
     tau_l: float = 0.4
-    """The draft is unsure if its largest next-token probability is below this."""
+    """The draft is unsure if its largest next-token probability is below `tau_l`."""
     rho_stop: float = 0.1
     """Least path probability at which a node gets children."""
     rho_deep: float = 0.5
@@ -37,7 +38,7 @@ class AdaptiveTree(Rules):
     """Lower bound on `rho_stop`; in the paper also the threshold of the fixed tree."""
     sharpness: float = 1.0
     """Exponent on the draft's probabilities in greedy decoding, so that they estimate the probability that the target
-    chooses a token; 1 is the paper's rule. In sampling it is not used: see `decoder.sampling.noise.sharpness`.
+    chooses a token; 1 is the paper's rule. Sampling uses `decoder.sampling.noise.sharpness` instead.
     """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""

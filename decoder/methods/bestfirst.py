@@ -1,5 +1,6 @@
 """bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. By the draft's
-probabilities, the sum over these nodes is the expected number of accepted nodes, the largest of all trees of this size.
+probabilities, the expected number of accepted nodes of a tree is the sum of its nodes' path probabilities; of all trees
+with as many nodes, this tree has the largest sum.
 """
 
 from collections.abc import Mapping

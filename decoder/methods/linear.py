@@ -22,8 +22,8 @@ class Linear(Rules):
 
     k: int = 5
     p_min: float = 0.0
-    """The chain ends before a token whose probability, given the tokens before it, is below this. The probability is
-    the one by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
+    """The chain ends before a token whose probability, given the tokens before it, is below `p_min`. The probabilities
+    are those by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -38,7 +38,7 @@ class Linear(Rules):
         require_feasible({"K": self.k})
 
     def rule(self) -> TreeRule:
-        """Growth rule and node budget of the chain."""
+        """Growth rule and node budget of the chain; `p_min` acts as the confidence below which a node has no child."""
         growth = fixed_growth(self.k, 0, 1)
         # A node has one child if the draft's confidence is at least `p_min`, otherwise none.
         return TreeRule(replace(growth, tau_h=self.p_min, middle=0) if self.p_min else growth, Budget(self.k))

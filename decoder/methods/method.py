@@ -72,8 +72,8 @@ class Method:
     own_noise: bool = False
     """Whether the method samples with its own noise, so that its text may differ from the text of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, prompt length) -> number of first tokens that must equal those of `ar`; None if the parameters do
-    not determine it, as in an old recording. Without this function, all tokens must be equal.
+    """(parameters, prompt length) -> number of first tokens that must equal the first tokens of `ar`; None if the
+    number is unknown, as for an old recording. Without this function, all tokens must be equal.
     """
     by_module: bool = False
     """Whether transformers decodes the text, in a separate thread."""

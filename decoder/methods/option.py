@@ -21,7 +21,7 @@ class Option:
 
     name: str
     kind: Kind
-    """A bool is given as --NAME or --no-NAME."""
+    """Type of the option's value; a bool is given as --NAME or --no-NAME."""
     metavar: str
     help: str
     sets: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """streaming: a chain of drafted tokens with StreamingLLM's KV cache: attention sinks and a rolling window, with
-positions counted within the cache. The drafted chain does not change what a position attends to, so the text equals
-that of plain decoding with the same cache. While the text fits into sinks and window, it also equals the text of `ar`.
+positions counted within the cache. The drafted chain does not change the tokens to which a position attends, so the
+text equals the text of plain decoding with the same cache. While the text fits into sinks and window, it also equals
+the text of `ar`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,9 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Token i (from 0) is predicted at position prompt_tokens + i - 1; below sinks + window, no token is dropped."""
+    """See `Method.same_until`. Token i (from 0) is predicted at position `prompt_tokens` + i - 1, where all earlier
+    tokens are attended to if the position is below `sinks` + `window`.
+    """
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)

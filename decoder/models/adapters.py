@@ -24,7 +24,7 @@ class _Fields(msgspec.Struct, frozen=True):
 
     peft_type: str
     base_model_name_or_path: str | None = None
-    # These fields make peft import a module, which they name.
+    # Each of these fields names a module that peft would import.
     megatron_config: Any = None
     auto_mapping_module: Any = None
 

@@ -2,8 +2,8 @@
 
 Most incompatibilities show in the configuration or in the two tokenizers. A probe finds all other incompatibilities: it
 computes a few tokens as a tree and as plain text, and compares the logits, which differ if attention ignores the tree
-mask. Some behaviour shows only in a text that is longer than a size in the configuration, for example an attention
-window. The probe reveals it by reducing this size to 2 tokens.
+mask. Some incompatibilities show only in a text that is longer than a size in the configuration, for example an
+attention window. The probe finds them by reducing the size to 2 tokens.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -147,9 +147,9 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares the logits of a small tree with the logits of its paths as plain text. For a loaded module, repeats this
-    with each size in the configuration reduced to `PASSED`. A model whose logits agree only if it computes whole paths
-    is set to compute whole paths, which is slower.
+    """Compares the logits of a small tree with the logits of its paths as plain text. For a loaded module, repeats the
+    comparison with each size in the configuration reduced to `PASSED`. A model whose logits agree only if it computes
+    whole paths is set to compute whole paths, which is slower.
 
     `plain` has the same weights in another form, which computes the plain text if no module is loaded.
 
@@ -247,7 +247,9 @@ def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the module, without mask and positions; PairError if its cache has more than keys and values."""
+    """As `_text`, from passes of the module without mask and positions. Raises PairError if the module's cache has more
+    than keys and values.
+    """
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
@@ -267,7 +269,7 @@ def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after` by the form that runs the model; a model with states reads the text token by token."""
+    """As `_after`, from passes of the model's forward form; a model with states reads the text token by token."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))

@@ -83,7 +83,7 @@ def is_gguf(name: str) -> bool:
 
 
 def gguf_file(name: str) -> GgufFile:
-    """Raises ConfigError if the file is missing or broken."""
+    """Metadata of the GGUF file at path `name`. Raises ConfigError if the file is missing or broken."""
     path = Path(name)
     if not path.is_file():
         raise ConfigError(f"there is no file {shortened(name)}; give the path of a GGUF file on this machine")

@@ -46,7 +46,9 @@ class Rope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of all heads: those of the decoder layers, with transformers' defaults, and three more."""
+    """Configuration fields of all heads: fields of the decoder layers, with transformers' defaults, and at the end the
+    head's own vocabulary size, the width of the target's hidden rows, and the token of mask rows.
+    """
 
     vocab_size: Count
     hidden_size: Count
@@ -68,7 +70,7 @@ class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def config_of(name: str) -> dict[str, Any]:
-    """Contents of a config.json; empty if there is none or if it is no JSON object."""
+    """Contents of a checkpoint's config.json; empty if the file is missing or is no JSON object."""
     config: dict[str, Any] | None = decoded(content_of(name, "config.json") or b"", dict[str, Any])
     return config or {}
 
@@ -81,8 +83,8 @@ def kind_of(config: Mapping[str, Any]) -> Kind:
 
 
 def fields_of(shown: str, kind: str, config: Mapping[str, Any], fields: type[Fields], *inner: str) -> Fields:
-    """Fields of a head's configuration; a field of one of the objects named `inner` replaces fields of the same name
-    outside the object or in an earlier one. Raises ModelError if a value has the wrong type.
+    """Fields of a head's configuration. A field in an object named in `inner` takes precedence over a field of the same
+    name outside the object or in an earlier object. Raises ModelError if a value has the wrong type.
     """
     objects = [given for name in inner if isinstance(given := config.get(name), dict)]
     # If the layers have an object of their own, `model_type` outside it does not name the type of the layers.

@@ -1,10 +1,10 @@
 """Configuration and loading of all kinds of drafting heads, and the kind of a draft from its name. Independent of how
 heads draft.
 
-A DFlash head's config.json has one of three published layouts. Those of z-lab and DeepSpec are flat; in z-lab's, some
-fields are in an object `dflash_config`, and take precedence over fields of the same name outside the object. The layout
-of the speculators library has the fields of the layers within `transformer_layer_config`. A field that would change the
-network in an unsupported way raises an error with its name.
+A DFlash head's config.json has one of three published layouts. The layouts of z-lab and DeepSpec are flat; in z-lab's
+layout, an object `dflash_config` has some of the fields, and takes precedence over fields of the same name outside it.
+The layout of the speculators library has the fields of the layers within `transformer_layer_config`. A field that would
+change the network in an unsupported way raises an error with its name.
 """
 
 import re
@@ -260,7 +260,7 @@ PREDICTED_MASK = "mask_embedding.pt"
 UNUSED = re.compile(
     r"(^verifier_(norm|lm_head)\.weight|^confidence_head\.proj\.(weight|bias)|^t2d|rotary_emb\.inv_freq)$"
 )
-"""Unused tensors in published files; trees grow by probabilities, so no confidence head is needed."""
+"""Names of tensors in published files that are not used, such as a confidence head: trees grow by probabilities."""
 
 
 def head_shape(name: str) -> AnyShape | None:
@@ -275,7 +275,7 @@ def head_shape(name: str) -> AnyShape | None:
 
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
     """Loads the head of a hub id or folder onto the device of its target. For an MTP layer, `name` is the target's hub
-    id or folder. If the files have no embedding or no output head, the target's is used.
+    id or folder. If the files lack the embedding or a DFlash head's output head, the target's weights are used.
 
     Raises:
         ConfigError: The MTP layer is not supported; see `load_mtp`.

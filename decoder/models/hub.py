@@ -117,7 +117,7 @@ def cached_folder(name: str) -> Path | None:
 
 def hub_file(name: str, part: str) -> Path | None:
     """A file of a hub id, downloaded if the cache lacks it; None if the hub has no such file, or if a cached model is
-    complete without it.
+    complete without the file.
 
     Raises ModelError if the request for a missing file fails.
     """
@@ -129,7 +129,9 @@ def hub_file(name: str, part: str) -> Path | None:
 
 
 def _ask_for_commit(name: str) -> None:
-    """Requests the current commit of a branch or tag from the hub once; if this fails, the cached commit is used."""
+    """Requests the current commit of a branch or tag from the hub once; if the request fails, uses the cached commit.
+    Raises ModelError if the request fails and no commit is cached.
+    """
     if not revision(name) or _COMMIT.fullmatch(revision(name)) or name in _listings or name in _failures:
         return
     try:
@@ -141,7 +143,8 @@ def _ask_for_commit(name: str) -> None:
 
 
 def folder_with(name: str, part: str) -> str:
-    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a local folder itself.
+    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs: for a hub id, its folder in
+    the cache; for a local folder, the folder itself.
 
     Raises ModelError if the request for a missing file fails.
     """
@@ -248,7 +251,7 @@ def is_small(file: str) -> bool:
 
 
 def _listing(name: str) -> _Listing:
-    """Files of a model on the hub at the named revision, else the cached one, else main; requested only once."""
+    """Files of a model on the hub, requested once: at the named revision, else at the cached commit, else at main."""
     if name in _listings:
         return _listings[name]
     failed_s, message = _failures.get(name, (-math.inf, ""))

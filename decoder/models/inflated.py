@@ -1,9 +1,9 @@
 """The embedded pair, enlarged to the cost of larger models: the texts stay the same, but each pass reads more weights.
 
 Every width is repeated, and layers that add nothing are appended. A matrix that is repeated in both directions and
-divided by the number of copies maps repeated rows to repeated rows, whose mean and variance are those of one copy; so
-all logits equal the embedded model's logits up to rounding. The number of copies is a power of two, so that the
-division is exact in every dtype. The appended layers read all their weights, but their output matrices are 0.
+divided by the number of copies maps repeated rows to repeated rows. Repeating a row changes neither its mean nor its
+variance, so all logits equal the embedded model's logits up to rounding. The number of copies is a power of two, so
+that the division is exact in every dtype. The appended layers read all their weights, but their output matrices are 0.
 """
 
 import math
@@ -40,7 +40,7 @@ DRAFT_SHARE = 0.01
 WIDTH_PER_LAYER = 100
 """Usual ratio of a large model's width to its number of layers: 80 in Pythia-2.8B, 128 in Llama-3.1-8B."""
 SHORTFALL = 1.1
-"""Largest allowed ratio of the parameters of a width's model with the fewest layers to the requested parameters."""
+"""Largest allowed ratio of a model's parameters to the requested parameters, for a model without appended layers."""
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)([MB])", re.IGNORECASE)
 _UNITS = {"M": (10**6, "million"), "B": (10**9, "billion")}
 _WIDTHS = ("hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size")

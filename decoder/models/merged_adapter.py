@@ -22,7 +22,7 @@ from decoder.models.checkpoint_files import file_of
 
 WEIGHTS = "adapter_model.safetensors"
 TWICE = ".modules_to_save"
-"""If a weight's name has this part, peft saves the weight also under the name without it."""
+"""If a weight's name has this part, peft saves the weight also under the name without this part."""
 TOKENS = 8
 TOLERANCE = 1e-3
 """Largest allowed difference between merged and unmerged logits, as a share of the largest logit."""

@@ -1,9 +1,9 @@
 """Finds a target's own multi-token prediction (MTP) layer in the target's safetensors, and loads it as the draft.
 
 Transformers does not load these weights with the target. The two known published layouts differ in the names of
-weights. If a checkpoint has several MTP layers, the first one drafts all levels. The decoder layer becomes a module of
-the target's family with one layer, so an MTP layer whose weights are not those of such a layer is refused. No code of a
-checkpoint is run.
+weights. If a checkpoint has several MTP layers, the first MTP layer drafts all levels. The decoder layer becomes a
+module of the target's family with one layer, so an MTP layer with other weights is refused. No code of a checkpoint is
+run.
 """
 
 import copy

@@ -61,7 +61,7 @@ class Quantisation:
 def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisation | None:
     """Quantisation of a model on a device; None if its weights are not quantised.
 
-    Raises ConfigError if this machine cannot load the weights; the reason is that of transformers.
+    Raises ConfigError, with the reason that transformers gives, if this machine cannot load the weights.
     """
     settings = _settings(config)
     if settings is None:

@@ -102,8 +102,8 @@ class TextStream:
     """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte.
 
     The texts that `push` and `finish` return, joined, are the decoding of the prompt and all tokens, without the
-    characters that begin in the prompt. Usually, this is what the tokens add to the decoding of the prompt alone. A
-    character that begins in the prompt and ends after it belongs to the prompt.
+    characters that begin in the prompt. Usually, the joined texts are the text that the tokens add to the decoding of
+    the prompt alone. A character that begins in the prompt and ends after the prompt belongs to the prompt.
 
     Returned text is never changed, but a decoder may change earlier text: in a run of byte tokens, one invalid byte
     turns every byte of the run into U+FFFD (see `TokenKinds`). So the text of a run is returned only when the run ends.
@@ -120,7 +120,7 @@ class TextStream:
     _shown: int
     """Number of characters of the window's text that were returned or belong to the prompt."""
     _hidden: int
-    """Number of characters after `_shown`, which wait; an incomplete character of a run does not count."""
+    """Number of waiting characters of the window's text; an incomplete character of a run does not count."""
     _most: int
     """Number of tokens, not counting `_run.unread`, that the window may have before it is shortened."""
     _run: ByteRun
@@ -130,8 +130,8 @@ class TextStream:
     character; empty for tokenizers with runs.
     """
     _begun: tuple[int, int]
-    """Number of characters that begin in the run at the prompt's end and are not in `_shown`: if this run stays valid,
-    and if it becomes invalid.
+    """Number of characters that begin in the run at the prompt's end and are not in `_shown`, for two cases: the run
+    stays valid, or it becomes invalid.
     """
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
@@ -178,7 +178,9 @@ class TextStream:
             self._begun = self._hidden + (self._run.torn > 0), len(self._run.unread)
 
     def _last_words(self, tokens: Sequence[int]) -> list[int]:
-        """Some of the last tokens that together have a text, since decoders may treat a text's start differently."""
+        """The last `KEPT_TOKENS` tokens, or more if these have no text, without silent tokens. The window begins with
+        them, since decoders may treat the start of a text differently.
+        """
         kept = KEPT_TOKENS
         while True:
             last = [token for token in tokens[-kept:] if not self._kinds.silent(token)]

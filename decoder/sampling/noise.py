@@ -159,7 +159,7 @@ class Estimate:
 
 
 def _truncating(settings: list[Sampling]) -> list[Sampling] | None:
-    """None if no row excludes tokens."""
+    """The settings of the rows; None if no row excludes tokens."""
     return settings if any(sampling.truncates for sampling in settings) else None
 
 
@@ -195,10 +195,11 @@ class DraftProbabilities:
 def sharpness(temperature: float) -> float:
     """Factor on the draft's logits plus noise; the softmax then estimates how probably the target chooses each token.
 
-    1 / factor is the spread of the target's scores around the draft's scores. A part of it is constant, another part
-    grows with the temperature, since a higher temperature chooses more of the less probable tokens, whose draft scores
-    are less precise. With the embedded pair, on 15 texts, the factors with the least log loss at temperatures .1, .3,
-    .6, 1, 1.3 and 1.6 are 3.7, 3.4, 2.5, 1.7, 1.3 and 1.1; this function returns 3.9, 3.3, 2.4, 1.7, 1.3 and 1.1.
+    1 / factor is the spread of the target's scores around the draft's scores. One part of the spread is constant. The
+    other part grows with the temperature: a higher temperature chooses more of the less probable tokens, whose draft
+    scores are less precise. With the embedded pair, on 15 texts, the factors with the least log loss at temperatures
+    .1, .3, .6, 1, 1.3 and 1.6 are 3.7, 3.4, 2.5, 1.7, 1.3 and 1.1; this function returns 3.9, 3.3, 2.4, 1.7, 1.3 and
+    1.1.
     """
     return 1 / math.hypot(0.25, 0.55 * temperature)
 
@@ -307,7 +308,9 @@ class GumbelNoise(DraftProbabilities):
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Makes the noise of a position and of the next ones together, in a third of the time per position."""
+        """Makes the noise of a position together with the noise of the positions after it, which takes a third of the
+        time per position.
+        """
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))

@@ -1,4 +1,4 @@
-"""Which next tokens a draft model is asked for, and the answer. Independent of models and trees."""
+"""Ranking of next tokens by a draft model: the request, and its result. Independent of models and trees."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,4 +35,4 @@ class Ranking:
 
 
 RankingAt: TypeAlias = Callable[[Sequence[int]], Ranking]
-"""(text position that each row of logits predicts) -> ranking of the tokens in these rows."""
+"""(text position that each row of logits predicts) -> request for the best tokens of these rows."""

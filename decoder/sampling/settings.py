@@ -72,7 +72,7 @@ class Schedule:
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """Number of changes; a copy of the settings is outdated if it was made when this number was smaller."""
+        """Number of changes so far; a copy of the settings is outdated once this number has grown."""
 
     @property
     def latest(self) -> Sampling:

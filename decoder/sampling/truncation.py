@@ -119,7 +119,7 @@ def best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling
 
 
 LEAST_TEMPERATURE = 1e-3
-"""Least temperature by which float32 logits are divided; below it, `probabilities` are those of greedy decoding."""
+"""Least temperature by which float32 logits are divided; at lower temperatures, `probabilities` are greedy."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:

@@ -21,7 +21,7 @@ REPEATS = 5
 LIMIT_S = 0.3
 """A thread count whose trials have taken this many seconds in total gets no further trial."""
 WORTH = 0.95
-"""More threads are used only if they cut the time to less than this share."""
+"""A larger number of threads is chosen only if it reduces the time to less than this share."""
 SWITCH_S = 0.0005
 """Python's thread switch interval during rounds; the default is about as long as a round."""
 
@@ -51,8 +51,9 @@ def warm_threads() -> None:
 def choose_threads(
     run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> int:
-    """Sets torch's number of threads to the number with which `run` is fastest, and returns this number. It is at most
-    `given`, or by default the current number. If the user has set OMP_NUM_THREADS, nothing is changed.
+    """Times `run` with several numbers of threads, up to `given` (by default the current number); sets torch's number
+    of threads to the number that `fewest_worth_it` chooses, and returns it. If the user has set OMP_NUM_THREADS,
+    changes nothing.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
@@ -71,7 +72,9 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """Takes a larger number only if its time is less than `WORTH` times that of the number chosen so far."""
+    """Chosen number of threads, given the time with each number, in seconds. A larger number is chosen only if its time
+    is less than `WORTH` times the time of the number chosen so far.
+    """
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:

@@ -330,7 +330,7 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether an error means full memory; on a CPU, torch has no error class for it, so the message is tested."""
+    """Whether an error means full memory. Its message is tested too, since torch has no error class for a full host."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 

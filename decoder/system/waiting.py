@@ -29,8 +29,8 @@ _UNTOLD = (OSError, ValueError, IndexError)
 
 class ThreadWaits:
     """Waiting times of the threads that exist when this object is made. Their schedstat files stay open, since reading
-    an open file takes only 1 us. If another thread makes this object, the main thread is left out: it then draws the
-    screen, for which the work does not wait.
+    an open file takes only 1 us. If a thread other than the main thread makes this object, the main thread is left out:
+    it draws the screen, and the work does not wait for the screen.
     """
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ _WHOLE = {
 
 
 def require_partial_weights(**wanted: bool) -> None:
-    """Raises ConfigError for a wanted feature of `_WHOLE`, since they need the whole target in one process."""
+    """Raises ConfigError for a wanted feature (a key of `_WHOLE`) that needs the whole target in one process."""
     for name in (each for each in wanted if wanted[each]):
         option = name if name in ("exact", "compile", "inflate") else "draft" if name == "head" else "target"
         raise ConfigError(

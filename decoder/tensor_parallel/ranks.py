@@ -1,4 +1,4 @@
-"""Rank of this process among those that torchrun has started, from its environment variables. Imports no torch."""
+"""Rank of this process among the processes of torchrun, from environment variables. Imports no torch."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class Ranks:
     count: int
     """Number of ranks on all machines."""
     local: int
-    """Rank of the process among those on this machine, and index of its device."""
+    """Rank of the process among the processes on this machine, and index of its device."""
     local_count: int
 
     @property
@@ -26,7 +26,7 @@ class Ranks:
 
 
 def ranks_here(environment: Mapping[str, str] = os.environ) -> Ranks | None:
-    """Rank of this process; None if it runs alone. Raises ConfigError for a value that is not a number."""
+    """Rank of this process; None if this process runs alone. Raises ConfigError for a variable that is not a number."""
     if not all(name in environment for name in VARIABLES):
         return None
     ranks = Ranks(*(_number(name, environment[name]) for name in VARIABLES))

@@ -120,7 +120,7 @@ class LeaderCache(KvCache):
         super().__init__(store)
         self.number = number
         self._origins: dict[int, int] = {}
-        """For each row that was overwritten since the previous pass: index of its contents after that pass."""
+        """For each row that was overwritten since the previous pass: where its new contents were after that pass."""
 
     def place(self, first: int, rows: Sequence[int]) -> None:
         self._origins |= {first + index: self._origins.get(row, row) for index, row in enumerate(rows)}
@@ -141,7 +141,6 @@ class Leader(Forward):
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
         self.devices = devices
-        """Device of each rank."""
         self._own = own
         self._channel = channel
         self._numbers = itertools.count()

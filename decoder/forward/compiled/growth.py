@@ -1,6 +1,6 @@
-"""Draft trees that the compiled library grows: after each pass, it adds children and describes the next pass. Between
-the passes of a small model, the same in Python takes half as long as a pass, since each pass displaces Python's memory
-from the CPU caches. Independent of drafters.
+"""Draft trees that the compiled library grows: after each pass, the library adds children and describes the next pass.
+For a small model, this work in Python would take half as long as a pass, since each pass displaces Python's memory from
+the CPU caches. Independent of drafters.
 """
 
 import ctypes
@@ -25,7 +25,10 @@ DEEPEST = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Expectation:
-    """Parameters of the acceptance model, whose log-probabilities (`AcceptanceModel.log_shares`) then grow the tree."""
+    """Parameters of the acceptance model, for trees that grow by the log-probabilities of `AcceptanceModel.log_shares`.
+
+    The compiled library computes these log-probabilities itself.
+    """
 
     exponent: float
     undrafted: float
@@ -69,7 +72,7 @@ class Grown:
 
 
 class TreeGrower:
-    """Memory for the trees of one text."""
+    """Grows the trees of one text by calls of the compiled library, and owns the memory that these calls use."""
 
     def __init__(self, model: CompiledModel, reserve: Callable[[int], None]) -> None:
         """`reserve` enlarges the cache to at least a number of rows."""
@@ -79,9 +82,9 @@ class TreeGrower:
         self._struct = GrowingStruct(job=ctypes.addressof(self._space.job))
         self._arrays: dict[str, Any] = {}
         self._rule: tuple[TreeRule | None, int, Expectation | None] = None, 0, None
-        """What `_struct.rule` was made from."""
+        """Arguments of `_follow` from which `_struct.rule` was made."""
         self._ranked: tuple[int, int, bool] | None = None
-        """Numbers of rows and of tokens of the memory for ranked tokens, and whether it has own log-probabilities."""
+        """Memory for ranked tokens: (rows, tokens per row, whether the draft's own log-probabilities are included)."""
         self._estimate: Estimate | None = None
         self._rows = ROWS
         """Largest number of rows of a pass."""
@@ -97,8 +100,8 @@ class TreeGrower:
         ranking: RankingAt,
         expectation: Expectation | None = None,
     ) -> Grown | None:
-        """Reads the unread tokens at the end of a text and grows the tree of `decoder.draft.growth.grow` after them,
-        of at most `deepest` levels. None, and nothing is read, if the ranking needs logits.
+        """Reads the unread tokens at the end of a text, then grows the same tree as `decoder.draft.growth.grow`, with
+        at most `deepest` levels. Returns None without a pass if the ranking needs logits.
         """
         functions, struct, model = self.model.library.functions, self._struct, self.model
         end, address = cache.length + len(unread), ctypes.addressof(struct)

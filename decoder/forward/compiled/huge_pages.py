@@ -18,7 +18,7 @@ _LINE = 64
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
-    """A tensor of zeros. If it is at least as large as a huge page, it has its own memory mapping, released with it."""
+    """A tensor of zeros. A tensor of at least a huge page gets its own memory mapping, which is released with it."""
     size = math.prod(shape) * dtype.itemsize
     if size < PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.zeros(*shape, dtype=dtype)

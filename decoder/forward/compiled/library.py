@@ -113,7 +113,7 @@ class PassLibrary:
 
 
 def machine() -> str:
-    """Name of the CPU's instruction set; its level is that which torch uses, so ATEN_CPU_CAPABILITY can lower it."""
+    """Name of the CPU's instruction set; on x86-64, the level that torch uses, which ATEN_CPU_CAPABILITY can lower."""
     name = platform.machine().lower()
     if name in {"x86_64", "amd64"}:
         return LEVELS.get(torch.backends.cpu.get_cpu_capability(), LEAST)
@@ -125,7 +125,7 @@ def library_path() -> Path:
 
 
 def source_number(folder: Path = SOURCE.parent) -> int:
-    """Number that identifies the C files of a folder; a library returns the number of those that it was built from."""
+    """Hash of the C files of a folder; a library returns the hash of the C files from which it was built."""
     text = b"".join(path.read_bytes() for path in sorted(folder.glob("*.c")))
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "little") >> 1
 
@@ -165,7 +165,7 @@ def missing() -> str:
 
 class BestTokens:
     """Request for the `count` best tokens of each row of logits, and memory for the result. The best token comes first;
-    of tokens with equal scores, that with the lower id. Scores are (logits + offsets) * factors.
+    tokens with equal scores are ordered by id. Scores are (logits + offsets) * factors.
     """
 
     def __init__(self, rows: int, count: int, *, own: bool = False) -> None:
@@ -199,8 +199,8 @@ class BestTokens:
             self.struct.offsets = ctypes.addressof(self._addresses)
 
     def lists(self) -> Best:
-        """For each row: tokens, their log-probabilities by the scores, and (with `own`) by the logits. They are NaN if
-        the scores of the row have NaN or plus infinity, or no finite number.
+        """For each row: tokens, their log-probabilities by the scores, and (with `own`) by the logits. A row's
+        log-probabilities are NaN if its scores have NaN or plus infinity, or no finite number.
         """
         tokens, logprobs, own = self._tokens[:], self._logprobs[:], self._own[:]
         if len(tokens) == self._count:
@@ -231,8 +231,8 @@ def truncated_offsets(
     settings: Sequence[Sampling],
     penalty: float,
 ) -> Float[Tensor, "N V"]:
-    """The offsets, minus the penalty for tokens that truncation by the row's settings excludes. These are the tokens
-    that `decoder.sampling.truncation.truncation_mask` excludes, up to rounding of the sum of probabilities.
+    """The offsets, minus the penalty for tokens that truncation by the row's settings excludes. Up to rounding of the
+    sum of probabilities, `decoder.sampling.truncation.truncation_mask` excludes the same tokens.
     """
     rows, vocabulary = logits.shape
     weights, truncated = logits.new_empty(vocabulary + library.lanes), logits.new_empty(rows, vocabulary)
@@ -267,8 +267,8 @@ def gumbel_noise(library: PassLibrary, starts: Sequence[int], vocabulary: int) -
 
 
 def _numbers(sampling: Sampling) -> tuple[float, int, float]:
-    """Temperature, top-k and top-p within the ranges of the fields, which does not change the kept tokens. If the
-    sampling does not truncate, these numbers keep all tokens.
+    """Temperature, top-k and top-p for a `TruncationStruct`. The temperature and top-k are clamped to the ranges of
+    their fields, which does not change the kept tokens. Without truncation, the numbers keep all tokens.
     """
     if not sampling.truncates:
         return 1.0, 0, 1.0
@@ -289,7 +289,7 @@ def in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
 
 
 def gumbel_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> Float[Tensor, "N V"]:
-    """By the compiled library if there is one, since numpy's temporary arrays cost page faults."""
+    """Gumbel noise, by the compiled library if there is one, since numpy's temporary arrays cost page faults."""
     if found := library():
         return gumbel_noise(found, starts_on_host(seed, positions), vocabulary)
     return gumbel_by_numpy(seed, positions, vocabulary)

@@ -42,7 +42,7 @@ class Helper:
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
     def wake(self, job: PassStruct, caller_cpu: int) -> None:
-        """Makes the thread compute a part of a pass, unless it is still busy with another pass."""
+        """Makes the thread compute a part of a pass, unless the thread is still busy with another pass."""
         if self.asleep:
             self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
             self.wakeup.release()
@@ -91,12 +91,12 @@ class Team:
 
 
 SHARED_FROM = 1 << 23
-"""Least number of multiplications of a pass that several threads share; a smaller one ends before they wake up."""
+"""Least number of multiplications of a pass that several threads share; smaller passes end before threads wake up."""
 SPARE_KEYS = 256
 MADE_AT_ONCE = 1 << 16
 """Number of logits in one allocation, which serves several passes if each has fewer logits."""
 STEPS_PER_LAYER, FURTHER_STEPS = 8, 3
-"""Upper bound of the steps of a pass: those of each layer, and those before and after the layers."""
+"""Upper bounds of the number of steps of a pass: in each layer, and before and after the layers together."""
 
 
 class Workspace:
@@ -110,7 +110,7 @@ class Workspace:
         self._model = model
         self._rows = self._keys = self._threads = self._rotated = 0
         self._rotations = torch.empty(0)
-        """This reference keeps the tensor in memory, since `job` has only its address."""
+        """Table of rotations; this reference keeps the table in memory, since `job` has only its address."""
         self._new_logits: dict[int, list[Float[Tensor, "N V"]]] = {}
         self._read_rows, self._read_logits = 0, None
         self._best_tokens: dict[tuple[int, int, bool], BestTokens] = {}
@@ -142,7 +142,7 @@ class Workspace:
         return self._best_tokens[key]
 
     def keep_logits(self, rows: int) -> None:
-        """The next pass writes its logits to memory that later passes overwrite."""
+        """Makes the next pass write its logits to memory that later passes overwrite."""
         if rows > self._read_rows:
             self._read_rows = rows
             self._buffer("logits", rows, self._model.columns)
@@ -150,7 +150,7 @@ class Workspace:
         self.job.logits = self._read_logits
 
     def make_room(self, rows: int, keys: int, threads: int, position: int) -> None:
-        """Enlarges the buffers if a pass needs it; `position` is the largest position of the pass."""
+        """Enlarges the buffers that are too small for a pass; `position` is the largest position of the pass."""
         model, columns = self._model, self._model.library.columns
         if position >= self._rotated:
             self._rotations = model.rotation.table(position)
@@ -233,7 +233,9 @@ class CompiledModel(Native):
         return logits[0]
 
     def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
-        """`LanguageModel.best` within the pass, for a ranking that does not need logits; `best_after` likewise."""
+        """As `LanguageModel.best`, but the library ranks the tokens within the pass, so `ranking` must not need logits;
+        the same is true of `best_after`.
+        """
         return self._best(cache, tokens, positions, visible, 0, ranking)
 
     def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
@@ -249,7 +251,6 @@ class CompiledModel(Native):
         cache.keep(positions)
 
     def threads(self, rows: int) -> int:
-        """Number of threads for a pass."""
         return torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
 
     @property

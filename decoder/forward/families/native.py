@@ -1,4 +1,4 @@
-"""A native model: its passes, of fixed or any shape, have half as many operations as those of a Hugging Face module."""
+"""A native model. Its passes, of fixed or any shape, have half as many operations as a Hugging Face module's passes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from decoder.forward.protocol import Ints, Mask
 from decoder.forward.taps import Native, Note
 
 ALIGNED = 8
-"""Alignment in columns that attention kernels need for masks, and fast products in half precision for matrices."""
+"""Alignment in columns: attention kernels need it for masks, and fast products in half precision for matrices."""
 
 
 @dataclass(eq=False)

@@ -133,7 +133,7 @@ class Matrix:
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """Reads weight and bias, and folds the affine part of the preceding norm `norm` into them if it is given."""
+        """Reads weight and bias; folds the affine part of the norm before the layer into them if `norm` names it."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)

@@ -52,7 +52,7 @@ class LlamaModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers have a state, which cannot be reset to an earlier one."""
+        """Whether some layers have a state; the state after fewer tokens cannot be recovered."""
         return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
 
 

@@ -1,9 +1,9 @@
 """Drafted rows of one text, the sequences of llama.cpp that hold them, and the passes that compute them.
 
 Rows are numbered in the order in which they are added; a row's parent comes before it. llama.cpp has no tree mask: a
-row attends to the cached rows of its own sequence. Sequence 0 holds the text. There are few sequences. If they do not
-suffice, the pass is divided, and paths that are not needed are dropped; a dropped row is computed again when a later
-row or the text needs it. Pure bookkeeping, without calls of the library.
+row attends to the cached rows of its own sequence. Sequence 0 holds the text. If there are too few sequences for all
+paths, the pass is divided, and paths that are not needed are dropped; a dropped row is computed again when a later row
+or the text needs it. Pure bookkeeping, without calls of the library.
 """
 
 from abc import ABC, abstractmethod
@@ -63,7 +63,7 @@ class DraftedRows(ABC):
 
     @abstractmethod
     def step(self, pending: Sequence[int]) -> LlamaPass:
-        """The next pass, which computes at least some of the pending rows; these count as cached from now on."""
+        """The next pass, for at least some of the pending rows; the rows of the pass count as cached from now on."""
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
         """Adds rows, which are not in the cache yet; returns their numbers. Raises ValueError if a row's position is
@@ -168,7 +168,7 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: LlamaPass) -> None:
-        """Frees all sequences but 0 and that which holds `parent`; cuts 0 to the text unless it holds `parent`."""
+        """Frees all sequences except 0 and the holder of `parent`; cuts 0 to the text unless 0 is the holder."""
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT
@@ -186,7 +186,7 @@ STATES = 16
 
 
 class Paths(DraftedRows):
-    """Sequences of a model with states: one for each path, since a state cannot be reset to an earlier one."""
+    """Sequences of a model with states: a sequence for each path, since a state cannot be reset to an earlier state."""
 
     def __init__(self, count: int, most_rows: int) -> None:
         """Manages the sequences 1 to `count`."""

@@ -302,8 +302,9 @@ class LlamaStateCache(LlamaCache):
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the old snapshot if this covers no more tokens; makes a new
-        snapshot. A text is usually cut again soon, and then only the tokens after the snapshot are computed again.
+        """Computes the state after the shortened text, from the old snapshot unless the snapshot covers more tokens
+        than the text; makes a new snapshot. A text is usually cut again soon, and then only the tokens after the
+        snapshot are computed again.
         """
         context = self._context
         context.drop(0)

@@ -1,5 +1,5 @@
-"""The part of llama.cpp's C API that this program uses. Fields and their order are those of `llama.h` of one pinned
-release; no other release is used, since it may have other fields.
+"""The part of llama.cpp's C API that this program uses. Structs have the fields of `llama.h` of one pinned release, in
+the same order; other releases are refused, since their structs may have other fields.
 """
 
 import ctypes as c
@@ -183,7 +183,7 @@ class LlamaLibrary:
 
 @functools.cache
 def library() -> LlamaLibrary:
-    """Raises ConfigError if the pinned release of the package is not installed, ModelError if it cannot be used."""
+    """Raises ConfigError if the pinned release is not installed, ModelError if its library file cannot be used."""
     require_package()
     spec = find_spec(PACKAGE)
     folders = [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []

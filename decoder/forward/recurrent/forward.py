@@ -94,8 +94,9 @@ class StateLayers(Cache):
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and each row's position minus its index: layers that bias
-        scores by distance (Inkling) add the index.
+        """Number of rows that a layer's attention reads, and an offset: each row's position minus its index among the
+        rows read (layers that bias scores by distance, as in Inkling, add the index). If positions are unknown, the
+        offset is the first row read.
         """
         start = self._rows.starts.get(layer_idx, 0)
         end = self._rows.get_seq_length() + query_length
@@ -115,7 +116,7 @@ class StateLayers(Cache):
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
-        """True, since modules would otherwise update states in place for single tokens, not by `update_conv_state`."""
+        """True, since otherwise modules would update states in place for single tokens, without `update_conv_state`."""
         return True
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
@@ -176,7 +177,7 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers`, derived also from the family's own cache class if there is one, as its modules require."""
+    """`StateLayers`, or a subclass that also derives from the family's own cache classes, which its modules require."""
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
     caches = [each for each in own if issubclass(each, Cache)]

@@ -104,7 +104,7 @@ TRIED = (1, 2, 3, 4, 5, 6, 7)
 
 @dataclass(frozen=True)
 class Owner:
-    """A module that owns a state."""
+    """A module that stores a state, and its arguments and outputs with one row per token."""
 
     module: nn.Module
     inputs: frozenset[int]

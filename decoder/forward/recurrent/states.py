@@ -1,5 +1,5 @@
-"""Paths of drafted rows, and the cache of a model with states. Rows are numbered from the first one after the committed
-text; a row's parent comes before it. A state cannot be reset, so drafted rows never change committed states: the cache
+"""Paths of drafted rows, and the cache of a model with states. Rows are numbered from the first row after the committed
+text; a parent has a lower number. A state cannot be reset, so drafted rows never change committed states: the cache
 keeps the inputs of modules with states for each drafted row, and `keep` runs only these modules again over the accepted
 rows, unless the accepted rows are a complete path of the latest pass. Independent of model libraries.
 """
@@ -19,7 +19,7 @@ NO_PARENT = -1
 
 
 def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
-    """Appends the parents of N new rows to `parents`. Raises ValueError unless each attends to one path."""
+    """`parents`, followed by the parents of N new rows. Raises ValueError unless each new row attends to one path."""
     count, recent = visible.shape
     total = len(parents) + count
     drafted = min(recent, total)
@@ -124,7 +124,7 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """Raises PairError if `length` would drop committed rows, since states cannot be reset to earlier ones."""
+        """Raises PairError if `length` would drop committed rows: a state cannot be reset to an earlier state."""
         if length < self.length:
             raise PairError(
                 "a selector makes the draft read tokens again, which a draft whose layers keep states cannot do; leave "

@@ -53,7 +53,7 @@ def static_forward(model: "LanguageModel") -> StaticForward:
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
     """Like `static_forward`, but if the model's module can be loaded again, a native form replaces the model's current
-    form in memory where possible; it replaces a module layer by layer.
+    form in memory where possible. The native form of a module in memory frees each layer of the module once it is read.
     """
     if isinstance(model.runs_by, NativeModel):
         return model.runs_by
@@ -87,7 +87,7 @@ def empty(layer: Any) -> None:
 
 
 def _lacks(model: "LanguageModel", source: ModelWeights | None, *, beside: bool) -> str:
-    """Reason why no native model can be made, `beside` the current form if true; empty if one can be made."""
+    """Reason why no native model can be made, with `beside` in memory next to the current form; empty if it can."""
     if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"
