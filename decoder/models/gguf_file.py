@@ -67,7 +67,7 @@ class GgufFile:
         return QUANTISATIONS.get(code, "quantised") if isinstance(code, int) else "quantised"
 
     def size(self, name: str) -> int | None:
-        """Metadata entry of the architecture; None if it is missing or not an integer."""
+        """Metadata entry `ARCHITECTURE.name`; None if it is missing or not an integer."""
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 

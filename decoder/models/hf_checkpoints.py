@@ -184,7 +184,7 @@ def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch
             state_dict={"embed_tokens.weight": embedding, **weights},
             dtype=dtype,
             output_loading_info=True,
-            ignore_mismatched_sizes=True,  # reported below
+            ignore_mismatched_sizes=True,  # mismatches are reported below
         ),
     )
     faults = {

@@ -27,7 +27,7 @@ TOKEN_CHARACTERS = 32
 
 
 OF_MODELS = "the models'"
-"""Genitive in messages if no model is named as the owner of the context limit."""
+"""Words in messages for the models whose context limits a text, if the caller names no model."""
 
 
 def without_surrogates(text: str) -> str:

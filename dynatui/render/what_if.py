@@ -30,7 +30,7 @@ def whatif(scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
     if estimate is None:
         why = "estimates for other values of the knobs appear after the first rounds"
         if scene.state.lane.newest and scene.state.lane.knobs is None:
-            why = f"{scene.state.watched} has no tree that is replayed under other knobs"
+            why = f"{scene.state.watched} has no trees to replay with other values of the knobs"
         return titled("What if"), _wrapped(width, why, "dim")
     sentence = _wrapped(width, _sentence(scene, estimate), "strong")
     present = "" if estimate.by_history else _PRESENT

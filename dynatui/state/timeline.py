@@ -89,7 +89,7 @@ class Viewpoint:
         self._shown_run = self.work
         self._recorded: Sequence[Event] = ()
         self._foreseen = Timeline()
-        """The recorded run that is played, with all events read so far, even if they are not played yet."""
+        """The recorded run that is being played: all events read so far, including those not yet played."""
         self._held_state: RunState | None = None
         """The shown state while the view does not follow decoding or playback."""
         self._newest_state: RunState | None = None

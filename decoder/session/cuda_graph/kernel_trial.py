@@ -287,7 +287,7 @@ def _try_in_layers(
 
 
 def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
-    """All kernels, except the kernels of drafts for a pair that drafts by suffix lookup."""
+    """All kernels; if the pair drafts by suffix lookup, without those of draft models."""
     return {name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))}
 
 

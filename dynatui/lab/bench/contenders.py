@@ -214,7 +214,7 @@ class Contender:
     """Function (engine, prompt token ids) that decodes one text to its end."""
     settings: Mapping[str, Any]
     foreign: bool = False
-    """Whether another library decodes; if this library fails in the warm-up, the contender is left out."""
+    """Whether another library decodes. If that library fails in the warm-up, the contender is left out."""
 
 
 def is_adaptive(group: str) -> bool:

@@ -1,8 +1,8 @@
 """Rounds with trees of given sizes after texts of given lengths: their cost, and its growth with the length.
 
 The draft guesses at random, so nearly all rounds commit one token; tokens/s are computed for assumed numbers of tokens
-per round. Rounds after a longer text are compared with rounds after the first text, in time and in multiply-adds. Texts
-that differ from the text of `ar` also count, since near ties are common in random text.
+per round. Rounds after a longer text are compared with rounds after the first text, in time and in multiply-adds.
+Rounds are measured even if the decoded text differs from that of `ar`: after random text, near ties are common.
 """
 
 from collections.abc import Sequence
