@@ -31,6 +31,7 @@ LONGEST_PASTE = 2**22
 _LONGEST_SEQUENCE = 32
 """Largest number of bytes of a key's or pointer's sequence; Textual would mistake longer sequences for keys."""
 _PASTE_END = b"\x1b[201~"
+_ANSWER = ANSWER.encode()
 _PIECE = re.compile(
     rb"""
       (?P<text> [^\x1b]+ )
@@ -83,6 +84,10 @@ class Keyboard:
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
         """The pieces that `received` completes or, if it is empty, that a timeout at `now` ends."""
+        if self._pasting and not received.replace(_ANSWER, b""):
+            # Each frame may ask for an answer, so answers must not postpone the end of a paste that was cut off.
+            yield from [ANSWER] * received.count(_ANSWER)
+            received = b""
         if received:
             self._buffer += received
             self._newest_s = now

@@ -41,7 +41,7 @@ def test_malformed_input_and_pastes_end_nothing(start: Start, recording: str) ->
         assert_goes_on(terminal, sent)
     terminal.play(b"\x1b[200~a\x1b[31", 0.3)
     assert_goes_on(terminal, b"mxq\x1b[201~")
-    terminal.play(b"\x1b[200~qqq", 4.0)
+    terminal.play(b"\x1b[200~qqq", 2.0)
     leave(terminal)
 
 

@@ -29,6 +29,14 @@ def pieces(*chunks: bytes) -> list[Piece]:
     return [*taken, *keyboard.take(b"", SEQUENCE_TIMEOUT_S)]
 
 
+def test_an_answer_of_the_terminal_is_no_part_of_a_paste_and_does_not_postpone_its_end() -> None:
+    answer, keyboard = ANSWER.encode(), Keyboard()
+    assert list(keyboard.take(b"\x1b[200~qq", 0.0)) == []
+    assert list(keyboard.take(answer, SEQUENCE_TIMEOUT_S / 2)) == [ANSWER]
+    assert list(keyboard.take(answer, SEQUENCE_TIMEOUT_S)) == [ANSWER, Pasted("qq")]
+    assert list(keyboard.take(b"q", SEQUENCE_TIMEOUT_S)) == ["q"]
+
+
 def joined(found: list[Piece]) -> list[Piece]:
     """The same pieces, with neighbouring texts joined."""
     whole: list[Piece] = []
