@@ -223,7 +223,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 
 def _turned_by(keys: str) -> str:
-    """Help on all knobs that a pair of keys can turn; which of them it turns depends on the watched method."""
+    """Help on all knobs that a pair of keys can turn; the watched method determines which of them the keys turn."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

@@ -41,7 +41,7 @@ def size(count: int) -> str:
 
 
 def nth(number: int) -> int:
-    """Rounds are shown counted from 1; events count them from 0."""
+    """The number under which a round is shown, from 1, for its number in events, from 0."""
     return number + 1
 
 

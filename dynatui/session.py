@@ -47,7 +47,9 @@ class Models:
 @dataclass(frozen=True)
 class View:
     speed: float | None = None
-    """Playback speed relative to decode time; None: slow enough to read."""
+    """Speed of decoding or playback; 1: full or recorded speed. None: a readable speed for replays of runs and for the
+    embedded pair on a screen, else 1.
+    """
     fps: int | None = None
     """Frames per second; None: 10, or 5 over SSH."""
     theme: str | None = None

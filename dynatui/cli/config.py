@@ -45,7 +45,7 @@ def config(context: click.Context, *, path: bool, print_default: bool) -> int:
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Settings whose default for the embedded pair depends on whether there is a screen."""
+"""Fields of `RunConfig` whose default for the embedded pair depends on whether there is a screen: shown as not set."""
 
 
 def in_force(live: Any) -> str:

@@ -126,7 +126,7 @@ def theoretical_times(pair: Models) -> Iterator[Finding]:
 
 
 def inflated(pair: Models) -> dict[str, Inflated]:
-    """{role: embedded model that decodes at the cost of a larger one}; raises ConfigError for an invalid --inflate."""
+    """{role: embedded model that costs as much as a larger model}; raises ConfigError for an invalid --inflate."""
     return inflated_pair(pair.inflate, _names_of(pair)) if pair.inflate is not None else {}
 
 

@@ -162,7 +162,7 @@ MODEL_OPTIONS = in_panel(
     ),
 )
 PAIR_OPTIONS = MODEL_OPTIONS[:6]
-"""Options of the commands that do not choose how passes are computed."""
+"""Model options of commands without options on how passes are computed, such as --exact and --compile."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,

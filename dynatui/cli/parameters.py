@@ -48,7 +48,7 @@ class OptionGroup:
 Declared: TypeAlias = Sequence[OptionGroup | Option | click.Argument]
 """The parameters of a command, in the order of the help text; the command's function takes them by name."""
 CONTEXT = OptionGroup("context", ())
-"""Makes click's context, which contains the options on the command line, an argument of a command's function."""
+"""Passes click's context, which contains the options on the command line, to a command's function as an argument."""
 
 
 def option(
@@ -118,7 +118,7 @@ def argument(
 def _type(
     kind: Any, metavar: str, parse: Callable[[str], object] | None, least: int | None = None, most: int | None = None
 ) -> click.ParamType[Any]:
-    """Converts one text. In paths, a leading ~ is expanded, since shells do not expand it after =."""
+    """Click's type for one value of an option. In paths, a leading ~ is expanded, which shells do not do after =."""
     each = get_args(kind)[0] if get_origin(kind) is list else kind
     if parse:
         return FuncParamType(lambda text: parse(text))

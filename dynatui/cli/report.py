@@ -61,7 +61,7 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
 
 
 def page_of(path: Path, run: int | None = None) -> str:
-    """`run` is the number of a run, from 1; None means all runs. Raises DecoderError if there is no such run."""
+    """The HTML page of a recording; `run`: number of a run, from 1, or None for all. Raises DecoderError if absent."""
     from dynatui.report.page import written  # noqa: PLC0415 - not needed for --help
     from dynatui.report.replay import replay_page  # noqa: PLC0415
 

@@ -129,7 +129,9 @@ def _out_of_turn(event: Round, lane: MethodTotals) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Accepted nodes must be a path from the root, committed tokens a prefix of it or the whole path and one token."""
+    """Description of a fault of the tree; empty if there is none. Accepted nodes must form a path from the root, and
+    the committed tokens must be a prefix of this path, or the whole path and one more token.
+    """
     if len(event.tokens) > MOST_NODES:
         return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"
     above = -1 if root_is_drafted(event.method) else 0
@@ -178,7 +180,7 @@ _MANY = ("ranks", "peak_bytes_by_rank")
 
 
 def _unbounded(event: Event) -> str:
-    """Description of the first number, text or list that no run would have written."""
+    """Description of the first number, text or list that no run would have written; empty if there is none."""
     content: dict[str, object] = msgspec.to_builtins(event)
     for name, (low, high) in _BOUNDS[type(event)].items():
         for value in leaves(content.get(name)):

@@ -50,7 +50,9 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Makes `folder`; if None, a folder named by time in the working directory, else in the recordings folder."""
+    """Makes `folder`. If it is None, makes a folder named by the time, in the working directory or, if that fails, in
+    the recordings folder. Raises ExportError if no folder can be made.
+    """
     if folder is not None:
         try:
             _new(folder)

@@ -95,7 +95,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """The line is passed to the operating system before this method returns; after `close`, nothing is written."""
+        """Passes the event's line to the operating system, without a buffer; after `close`, writes nothing."""
         with self._writing:
             try:
                 if lost := self._why_lost():

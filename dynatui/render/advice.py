@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 def advice_lines(advice: Advice, width: int) -> Iterator[str]:
-    """Control characters are removed here, since names come from files."""
+    """Lines on drafts, loads and remarks, without the control characters that names from files may contain."""
     bound = "; least times, so speed-ups are at most these" if advice.at_most else ""
     yield from wrap(
         clean_line(f"target {_brief(advice.target)}, {count(advice.context)} tokens of context on average"), width

@@ -27,7 +27,7 @@ _CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cann
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
-    """Wordings, the longest first; empty before the first token."""
+    """The sentence on speed, passes and text, in wordings, the longest first; empty before the first token."""
     entry = state.pooled().get(state.watched)
     if entry is None or not entry.committed:
         return ()

@@ -95,7 +95,7 @@ def chart(
     size: tuple[int, int],
     symbols: Symbols,
 ) -> Rows:
-    """`left` and `right` have scales at the sides; the lines in `background` are drawn behind them."""
+    """Rows of a line chart. `left` and `right` have scales at the sides; lines in `background` are behind them."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:

@@ -134,7 +134,7 @@ def share(part: float, whole: float) -> float:
 
 
 def bar(filled: float, width: int) -> str:
-    """`filled` is a share, from 0 to 1."""
+    """A bar in `width` cells, filled to a share from 0 to 1 in steps of an eighth of a cell."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 

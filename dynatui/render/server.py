@@ -164,7 +164,7 @@ def note(state: ServerState, look: ServerView, size: Size) -> Rows:
 
 
 def _remark(state: ServerState) -> tuple[Sequence[Sequence[str]], Ink]:
-    """Wordings, the longest first, each of one or more paragraphs; and their colour."""
+    """The remark on the server, in wordings (longest first) of one or more paragraphs, and its colour."""
     if state.findings and state.gap is None:
         claims = [clean_line(finding.claim) for finding in state.findings]
         more = [f"{claims[0]} (and {counted(len(claims) - 1, 'finding')} more)"] if claims[1:] else claims

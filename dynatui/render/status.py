@@ -26,7 +26,7 @@ _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _NEEDED = 2
-"""Parts up to this rank are never omitted; among them are the state of the run, and whether the run is recorded."""
+"""The first part leaves room for parts up to this rank: headline, state of the run, and whether the run is recorded."""
 _FEW = 4
 _STAGE_WORDS: dict[StageName, str] = {
     "drafted": "tree drafted",

@@ -157,7 +157,7 @@ class TextPanel:
         return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
 
     def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
-        """Text of plain decoding, scrolled like the watched text if its own end stays visible; `head`: prompt rows."""
+        """Text of plain decoding, scrolled like the watched text if plain's end stays visible; `head`: prompt rows."""
         column, tokens = self._plain, state.lanes["ar"].tokens
         column.wrap(state.prompt_text, tokens, width)
         lines, height = column.flow.lines, height - head
@@ -320,7 +320,7 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
 
 
 def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:
-    """The long wording if it fits, else the short one. `beside`: whether plain decoding's text is shown too."""
+    """Meaning of the colours, in `room` cells if possible. `beside`: whether plain decoding's text is shown too."""
     state = scene.state
     target: Span = ("target", "bonus")
     prompt: Span = ("prompt", "prompt")

@@ -69,7 +69,7 @@ class _Tree:
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """`text`: the tokens before the round."""
+    """The tree of a round, in at most `height` rows; `text`: the tokens before the round, to mark repetitions."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     tree = _laid_out(labels(event, candidates, marked), paths, (width, height))
@@ -178,7 +178,7 @@ def _aside(tree: _Tree, node: int) -> Row:
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings, the longest first; if the round stalled, with the lost time."""
+    """Title of a round's tree, in wordings, the longest first; if the round stalled, with the lost time."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings

@@ -185,7 +185,9 @@ def shape_sentence(state: RunState, event: Round) -> str:
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Wordings, the longest first. If no trees are sampled: a verifier other than the default, else empty."""
+    """Verifier, drafting and shape of sampled trees, in wordings, the longest first. Without sampled trees: only a
+    verifier other than the default.
+    """
     rules, shape = drawing(state), shape_of(state)
     if rules is None:
         run = state.run

@@ -23,7 +23,7 @@ from dynatui.state.timeline import TimelinePosition
 
 FPS = 10
 MOST_FRAMES = 1200
-"""Limit because each frame takes time to draw; a run that would need more frames has a frame rate below `FPS`."""
+"""Approximate maximum number of frames, since drawing them takes time; long runs have a frame rate below `FPS`."""
 LONGEST_WAIT_S = 2.0
 """Players shorten longer pauses to this value (`idle_time_limit`)."""
 
@@ -108,7 +108,7 @@ def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[f
 
 
 def _drawn(still: Still, size: tuple[int, int]) -> Callable[[Scene, Frame], None]:
-    """Draws the panel of a scene into a frame."""
+    """Returns a function that draws a panel of a scene into a frame."""
     # A TextPanel stores what it drew last, so the film needs its own instance.
     draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
     left, top, width, height = still.region.intersection(Region(0, 0, *size))

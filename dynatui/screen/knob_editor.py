@@ -84,8 +84,8 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off, and sets `values` and the other knobs that the rule changes. These get their
-        present values, since the rule could still change them before it is off.
+        """Switches the history rule off and sets `values`. Other knobs that the rule changes are set to their present
+        values, since the rule could still change them before it is off.
         """
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
@@ -95,7 +95,7 @@ class KnobEditor:
     def undo(self, state: RunState) -> list[Turn]:
         """Undoes the last key press; returns the changes that restore the earlier values."""
         turns = self._undoing.pop() if self._undoing else []
-        # The history rule may have changed these knobs since the state was displayed, so they are always set.
+        # The history rule may have changed knobs in `MOVED` since the state was displayed: these are always set.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
         for turn in reversed(turns):
             rules_name = turn.rules_name or SAMPLING
@@ -108,7 +108,7 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Sets the preset after the one in force, or else the usual one; returns its name, or None without presets."""
+        """Sets the next preset, or the default preset if none is in force; returns its name. None: no presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
@@ -139,7 +139,10 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Sets knobs as one undo step; `turns`: (values, whether to set equal ones). Returns whether any was set."""
+        """Sets knobs as one undo step; `turns`: (values, whether to set all of them, changed or not).
+
+        Returns whether any value was set.
+        """
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():

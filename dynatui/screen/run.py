@@ -181,8 +181,8 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 def _ran(
     make: Callable[..., A], view: View, *, mouse: bool, close: Callable[[A], bool] = lambda _: True
 ) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app; after its end, starts the deadline of the exit and calls `close`. If the terminal is lost, then ends
-    the process. Yields the app, its exit code, the path of the log, and the return value of `close`.
+    """Runs an app; after its end, starts the deadline of the exit and calls `close`. Yields the app, its exit code, the
+    path of the log, and the return value of `close`; if the terminal is lost, ends the process instead.
     """
     guard.check_variables()
     guard.check_descriptors()

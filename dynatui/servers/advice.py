@@ -92,7 +92,7 @@ class DraftAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """Advice by context length."""
     curve: LoadCurve
     stop: Stop | None = None
-    """None unless it is faster than every fixed number of drafted tokens."""
+    """Drafts that end early; None unless these are faster than drafts of every fixed length."""
     tree: TreeBound | None = None
     memory: Memory | None = None
 
@@ -315,7 +315,7 @@ def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvi
 
 
 def _stop(case: _Case, gain: float) -> Stop | None:
-    """The best `p_min`; None if drafts of a fixed length are about as fast."""
+    """Drafts with the best `p_min`; None unless they are clearly faster than `gain`, that of a fixed length."""
 
     def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
         """The draft also computes the improbable token that ends a draft, hence `drafted` + 1 passes."""

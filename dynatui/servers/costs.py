@@ -233,7 +233,9 @@ def source(
     drafting_s: float = 0.0,
     on: NamedDevice | None = None,
 ) -> CostSource:
-    """`draft_s`: seconds of a drafted token, as one number, or one for each draft other than lookups, in the profile's
+    """Costs from the first source that is given: `points`, `step_s`, the device `on`, or the profile.
+
+    `draft_s`: seconds of a drafted token, as one number, or one for each draft other than lookups, in the profile's
     order; `drafting_s`: further seconds of each round with a draft. Raises ConfigError if costs are missing.
     """
     known = profile.costs

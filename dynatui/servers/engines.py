@@ -106,7 +106,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def commands(engine: Engine, target: str, most: int, **deployments: Deployment) -> Commands:
-    """`deployments` are named as the fields of `Commands`: advised, tree, stopped."""
+    """The engine's commands for these deployments, which are named as the fields of `Commands`, and without drafts."""
     plain = Deployment(target=target, draft="", kind="model", k=0, most=most, survival=(), length=1.0)
     pastes = {name: engine.serve(deployment) for name, deployment in deployments.items()}
     synthetic = None

@@ -161,7 +161,7 @@ class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A step of B requests with K drafted tokens takes `fixed_s`, K draft passes, a target pass of B * (K + 1) rows."""
+    """A step of B requests with K drafted tokens takes `fixed_s`, K draft passes and a target pass (B (K + 1) rows)."""
 
     source: Literal["given", "measured", "roofline"]
     """Times from a roofline are lower bounds, so speed-ups from them are upper bounds."""
@@ -210,7 +210,7 @@ class _Version(msgspec.Struct):
 
 
 def read_profile(path: Path) -> Profile:
-    """Raises ConfigError if the file cannot be read or is no profile of this schema; names the invalid field."""
+    """Raises ConfigError if the file is unreadable, or is no profile of this schema; the message names the field."""
     name = shortened(path)
     try:
         with opened(path) as file:
@@ -226,5 +226,5 @@ def read_profile(path: Path) -> Profile:
 
 
 def write_profile(path: Path, profile: Profile) -> None:
-    """Raises ConfigError if the file cannot be written."""
+    """Writes the profile atomically; raises ConfigError if the file cannot be written."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")

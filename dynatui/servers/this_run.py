@@ -38,7 +38,7 @@ class Chains:
 
     @property
     def longest(self) -> int:
-        """Largest judged position. The few shorter drafts that were accepted in full count as rejected at it."""
+        """Largest judged position; the few drafts that end before it without a rejection count as rejected there."""
         drafted, accepted = np.array(self.drafted), np.array(self.accepted)
         deepest = min(LONGEST_CHAIN, max(self.drafted, default=0))
         shown = (k for k in range(deepest, 0, -1) if ((drafted >= k) | (accepted < drafted)).mean() >= _KNOWN)

@@ -11,7 +11,7 @@ from dynatui.gpu import energy_counter
 LEAST_S = 1.0
 """Least time between readings, since the counters are updated at intervals of up to 0.1 s."""
 LEAST_SHARE = 0.8
-"""Least share of the time between two readings in which the method must decode: GPUs also use energy in pauses."""
+"""Share of the time between two readings that the method must spend decoding: GPUs also use energy in pauses."""
 ReadJoules = Callable[[], float | None]
 
 

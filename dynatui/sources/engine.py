@@ -56,7 +56,9 @@ Load = Callable[[Report, Report], Loaded]
 
 
 def load_engine(session: Session) -> Load:
-    """Imports torch and loads a session's models, then reports which prompts cannot be decoded; raises if none can."""
+    """Returns a function that imports torch, loads the session's models and reports the prompts that cannot be decoded.
+    The function raises the first PromptError if there are several prompts and none can be decoded.
+    """
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress)
@@ -68,7 +70,9 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Loads a session's models; adds estimated times of passes to each `Run` event, and tries kernels in idle time."""
+    """Returns a function that loads the session's models, adds estimated times of passes to each `Run`, and leaves the
+    trials of kernels to idle time.
+    """
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)
@@ -160,7 +164,7 @@ class EngineSource:
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """How many prompts to move by when the present prompt ends; None, if no command was given, stands for 1."""
+        """Number of prompts to move by when the present prompt ends; None: no command was given, so move by 1."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
@@ -206,7 +210,7 @@ class EngineSource:
     def advance(self, now: float) -> None: ...
 
     def set_speed(self, speed: float) -> None:
-        """Also ends the automatic choice of the speed."""
+        """Sets the speed of decoding, and ends its automatic choice."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -229,7 +233,7 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """The new value applies to all later rounds of this prompt and to all later prompts."""
+        """Sets a knob for all later rounds of this prompt and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
@@ -265,7 +269,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording with the run's events so far, or ends it (None). Both may raise RecordingError."""
+        """Ends the recording; with a path, begins another with the run's events so far. May raise RecordingError."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:

@@ -177,7 +177,7 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Pipes and devices are refused, since they could block or never end."""
+    """Opens a file for reading; raises RecordingError for a pipe or device, which could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -112,8 +112,9 @@ def _setting_at(token: int, method: str, lane: LaneState) -> KnobSetting:
 
 
 def _blocks(state: RunState, method: str, a: LaneState, b: LaneState) -> list[tuple[int, int, Block]]:
-    """(first token, first token after the block, block) of each block. If both sides draw noise of their own, so that
-    their texts differ, the whole text is one block; otherwise the sides are compared as far as their texts are equal.
+    """(first token, first token after the block, block) of each block after the warm-up. If both sides draw noise of
+    their own, their texts differ: once both texts have ended, the part that both have is one block. Otherwise, the
+    blocks cover the part in which the texts are equal.
     """
     names = method, f"{method}{SIDE_A}"
     sides = places(a.past), places(b.past)

@@ -22,7 +22,7 @@ from dynatui.state.tokens import Token, tokens_of
 WINDOW = 10
 """Number of rounds of the window for a method without a parameter `window`."""
 IN_A_ROW = 10
-"""Changes of a knob that are fewer rounds apart than this are joined: so few rounds cannot show an effect."""
+"""Changes of a knob are joined if fewer than this number of rounds lie between them, too few to show an effect."""
 _MOST_POINTS = 512
 _MOST_TURNS = 200
 _MOST_CHANGES = 200

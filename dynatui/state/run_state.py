@@ -35,7 +35,7 @@ class EarlierRun:
 
 
 def outcomes(lane: LaneState) -> Iterator[Outcome]:
-    """The user's knob changes, each with a window of rounds on both sides, up to the next change."""
+    """The user's knob changes, each with at most a window of rounds on both sides, which ends at the next change."""
     for turn, following in zip_longest(lane.turns, lane.turns[1:]):
         before = lane.samples[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)
@@ -143,7 +143,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.race.figures() if self.summary is None else self.summary
 
     def pooled(self) -> Mapping[str, Figures]:
-        """Figures of every method, with speed-ups over all texts under these settings, as all panels show them."""
+        """Figures of every method, with speed-ups over all texts under the present settings, as in all panels."""
         pooled, own = self.race.pooled(), self.figures()
         return {
             name: structs.replace(entry, **{key: getattr(pooled[name], key) for key in _SPEEDUP})

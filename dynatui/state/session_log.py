@@ -42,7 +42,7 @@ class Result:
     """Number of the run's rounds that the totals for each setting already include."""
 
     def tells(self, other: "Result") -> bool:
-        """Whether both are about the same run, which a replay may show several times."""
+        """Whether both results are of the same run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
 
 

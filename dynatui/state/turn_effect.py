@@ -88,7 +88,7 @@ _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float
 
 
 def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
-    """None if a figure is unknown. The interval comes from log(B / A), so that neither end is below -100 % of A."""
+    """B - A of a figure; None if unknown. The interval comes from log(B / A), so that no end is below -100 % of A."""
     sides = [_ratio(figure, samples) for samples in (a, b)]
     if any(side is None for side in sides):
         return None

@@ -31,7 +31,7 @@ _LOST_S = 15.0
 
 
 class Answers:
-    """Open questions to the terminal; after an overdue answer, none is awaited until it answers again."""
+    """Open questions to the terminal. Once an answer is overdue, none is awaited until the terminal answers again."""
 
     def __init__(self) -> None:
         self._open = 0

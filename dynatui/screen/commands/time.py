@@ -97,7 +97,7 @@ def last(screen: Screen) -> None:
 
 
 def _scroll_list(screen: Screen, lines: int) -> bool:
-    """Moves in the list of the chosen panel; returns False if the panel has none."""
+    """Moves in the list of the chosen panel; returns False if the panel has no list."""
     match screen.scene.panel:
         case "log":
             count = len(log.entries(screen.scene.state))
@@ -184,7 +184,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: no round would be lost, or this key press confirms the question. Else asks it."""
+    """Whether the run may be left: no round would be lost, or the user was asked before. Otherwise, asks the user."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

@@ -216,7 +216,7 @@ def _find(screen: Screen, query: str) -> None:
 
 
 def _run_with(query: str, screen: Screen, playback: TraceSource, step: int) -> int | None:
-    """Number of runs to the nearest other run with a hit, in the direction of `step`; None if no other has a hit."""
+    """Number of runs to the nearest other run with a hit, in the direction of `step`; None if no other run has one."""
     watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count

@@ -177,11 +177,11 @@ class Choice(NamedTuple):
     name: str
     line: Text
     also: str = ""
-    """Further words by which it is found."""
+    """Further words by which the line is found."""
 
 
 class ChoiceScreen(Modal[str | None]):
-    """A list whose lines are found by typed words. Returns the name of the chosen one, or None if cancelled."""
+    """A list whose lines are found by typed words. Returns the name of the chosen line, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -228,7 +228,7 @@ class ChoiceScreen(Modal[str | None]):
         getattr(self._list, f"action_{actions[key]}")()
 
     def _find(self, words: str) -> None:
-        """Lists the lines with these words, and first those that have them in the name."""
+        """Lists the lines that contain all these words; lines whose names contain them come first."""
         found = [each for each in self._choices if holds(f"{each.line.plain} {each.also}", words)]
         found.sort(key=lambda each: not holds(each.name, words))
         names = [each.name for each in found]
@@ -298,7 +298,7 @@ class ResultPage(Page):
 
 
 def result_text(screen: Screen, state: RunState, width: int) -> Text:
-    """`width`: width of the screen, in cells."""
+    """Text of the result page: the table, the settings, and keys; `width`: width of the screen, in cells."""
     inner = min(_WIDEST, int(_SHARE * width)) - _EDGE
     head, *rows = result(state.race, inner)
     title, pair = heading(state.race)

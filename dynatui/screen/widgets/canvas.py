@@ -115,7 +115,7 @@ class Canvas(Widget):
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[int]:
-        """Draws the scene; yields the numbers of changed rows, or none if Textual sends all rows, of a new size."""
+        """Draws the scene; yields the indices of changed rows; none at a new size: Textual sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()

@@ -162,7 +162,7 @@ class Frame:
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
     def _segments(self, cells: Sequence[Cell]) -> Iterator[tuple[int, str, CellStyle]]:
-        """(offset, text, style) of each run of cells with one style; blanks that look the same in it join a run."""
+        """(offset, text, style) of each run of cells of one style; blanks that look the same in it join the run."""
         start, text, part_look = 0, "", RESET
         for look, run in groupby(cells, key=itemgetter(1)):
             added = "".join(map(itemgetter(0), run))

@@ -34,7 +34,7 @@ _SHORTEST_SECRET = 8
 
 
 def _unreached(error: BaseException, host: str) -> str:
-    """With the system's message, without the HTTP libraries' wrapping exceptions."""
+    """Message for a server that cannot be reached: the system's error, not the HTTP libraries' wrapping exceptions."""
     causes = [each for each in _causes(error) if isinstance(each, OSError)]
     tls = next((each for each in causes if isinstance(each, ssl.SSLError)), None)
     if isinstance(tls, ssl.SSLCertVerificationError):
@@ -69,7 +69,7 @@ class _Complaint(msgspec.Struct):
 
 
 def token() -> str | None:
-    """Raises a ConfigError, which does not show the token, if the token is invalid in an HTTP header."""
+    """The access token of the environment; raises ConfigError, without the token, if invalid in an HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")

@@ -18,10 +18,10 @@ _STEADY = 0.25
 
 @dataclass(frozen=True)
 class Sums:
-    """Figures that are added up field by field, within what an event can hold."""
+    """Figures that are added field by field; each sum is limited to the largest value that an event can hold."""
 
     def plus(self, other: Self) -> Self:
-        """A field that is None in one of both is taken from the other; positions that a tuple lacks count as 0."""
+        """The sums. If a field is None on one side, the other side's value is used; missing positions count as 0."""
         return type(self)(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)))
 
 

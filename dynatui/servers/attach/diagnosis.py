@@ -171,7 +171,7 @@ def _length(seen: Seen) -> Finding | None:
 
 
 def _broken(seen: Seen) -> Finding | None:
-    """Without counts by position, accepted tokens per round are an upper bound of the acceptance at position 1."""
+    """Judges acceptance at position 1 or, without counts by position, its upper bound: accepted tokens per round."""
     rate, rounds, promised = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds, seen.rates[0]
     if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None

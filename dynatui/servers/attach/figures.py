@@ -186,8 +186,9 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """`length` and `rate` are means over the engines that have drafted, `speed` and the requests of `load` are sums
-    over all engines. Of `drafting`, `steps` and `draft_tokens` are known only if all engines have the same value.
+    """Gauges of a page: `length` and `rate` are means over the engines that have drafted, `speed` and the requests of
+    `load` are sums over all engines. Of `drafting`, `steps` and `draft_tokens` are known only if all engines have
+    the same value.
     """
 
     def mean(name: str, least: float, most: float) -> float | None:

@@ -19,7 +19,7 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
 
 
 class _Counts(msgspec.Struct):
-    """Counts of a request: of the usage, then by the names of vLLM, SGLang and llama.cpp."""
+    """Counts of a request: the generated tokens, then counts by the names of vLLM, SGLang and llama.cpp."""
 
     completion_tokens: int | None = None
     per_step_accepted: list[int] | None = None

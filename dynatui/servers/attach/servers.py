@@ -73,7 +73,7 @@ class Kind:
 
     @property
     def speculative(self) -> Names:
-        """Names of all metrics of speculation; a server without any of them does not speculate."""
+        """Names of all metrics of speculation; a server without any of them has not drafted."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(filter(None, named))
 
