@@ -46,7 +46,7 @@ def to_append(path: Path) -> BinaryIO:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None, replace: bool = True) -> None:
-    """Writes a file completely or not at all, however the program ends; `mode`: its permissions, None the usual ones.
+    """Writes a file completely or not at all, however the program ends; `mode`: permissions; None: by the umask.
 
     Raises OSError; FileExistsError if the file exists and `replace` is false.
     """

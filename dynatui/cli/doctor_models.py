@@ -82,7 +82,7 @@ def rounds(pair: Models) -> Iterator[Finding]:
     """Whether the host or CUDA graphs drive the rounds; on a GPU, tries CUDA graphs with the embedded pair."""
     names = _names_of(pair)
     if not names:
-        return  # the check of models reports it
+        return  # the check of models reports the missing target
     device = devices.choose_device(pair.device)
     if devices.has_graphs(device) and not pair.exact:
         tried = paths.decoding_path(

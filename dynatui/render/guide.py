@@ -88,7 +88,7 @@ def guide(_scene: Scene, width: int, height: int) -> tuple[Row, Rows]:
 
 @lru_cache(maxsize=4)
 def _page(width: int, height: int) -> tuple[Row, Rows]:
-    """As many terms as fit whole, with blank rows between them if all fit."""
+    """The title, and the terms of which the whole explanation fits, with blank rows between them if all terms fit."""
     entries = [wrapped(((f"{term}  ", "strong"), (meaning, "dim")), width) for term, meaning in GUIDE]
     needed = sum(map(len, entries))
     gap: Rows = [()] * (needed + len(entries) - 1 <= height)

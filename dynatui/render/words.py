@@ -39,7 +39,7 @@ def turned(change: Change) -> str:
 
 
 def written(knob: KnobInfo, value: float) -> str:
-    """The value as text; recordings may contain any numbers, so very large ones are shortened."""
+    """The value as text; very large values, which recordings may contain, are shortened."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 

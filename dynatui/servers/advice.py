@@ -295,7 +295,7 @@ def _fewest(speedups: Reals) -> int:
 
 
 def _schedule(speedups: Reals) -> list[int]:
-    """Number of drafted tokens at every load: near the best one, and changed as seldom as `_KEPT` permits."""
+    """Number of drafted tokens at every load: near the best number, and changed as seldom as `_KEPT` permits."""
     found = [_fewest(speedups[:, 0])]
     for column in speedups.T[1:]:
         keeps = column[found[-1]] >= max(column[0], column.max() * (1 - _KEPT))
@@ -315,7 +315,7 @@ def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvi
 
 
 def _stop(case: _Case, gain: float) -> Stop | None:
-    """Drafts with the best `p_min`; None unless they are clearly faster than `gain`, that of a fixed length."""
+    """Drafts with the best `p_min`; None unless their speed-up is clearly above `gain`, that of fixed lengths."""
 
     def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
         """The draft also computes the improbable token that ends a draft, hence `drafted` + 1 passes."""

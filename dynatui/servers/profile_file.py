@@ -133,8 +133,8 @@ class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DraftProfile(Grouped, frozen=True, kw_only=True, omit_defaults=True):
-    """Inherited fields: acceptance of the draft's most probable tokens. At T = 0 they must equal the target's; at T > 0
-    each is accepted with its target probability (one-hot rejection; vLLM: `draft_sample_method` greedy).
+    """Inherited fields: acceptance of the draft's most probable tokens. At T = 0, a token is accepted if it is the
+    target's; at T > 0, with its target probability (one-hot rejection; vLLM: `draft_sample_method` greedy).
     """
 
     kind: DraftKind

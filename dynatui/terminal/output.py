@@ -86,7 +86,7 @@ class Output:
         return self._writing or not self._answers.complete(time.monotonic())
 
     def forget_answers(self) -> None:
-        """Drops all open questions, as the terminal may have lost them or may be another one."""
+        """Drops all open questions: the terminal may have lost them, or this may be another terminal."""
         self._answers = Answers()
 
     def question(self) -> str:

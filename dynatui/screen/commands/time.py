@@ -184,7 +184,7 @@ def _leave(screen: Screen, step: int) -> None:
 
 
 def _agreed(screen: Screen, how: str) -> bool:
-    """Whether the run may be left: no round would be lost, or the user was asked before. Otherwise, asks the user."""
+    """Whether the run may be left: no round would be lost, or the question is shown already; otherwise asks it."""
     question = f"not recorded: {how}, {screen.scene.keys.cap('record')} records it"
     if not _would_be_lost(screen) or screen.scene.note == question:
         return True

@@ -98,7 +98,7 @@ class Seen:
 
     def compared(self, position: int) -> tuple[float, float]:
         """(acceptance at a reported position, from 0, counted as in the profile; its number of rounds). If drafts are
-        cut short, the acceptance is the largest one that the counts permit.
+        cut short, the largest acceptance that the counts permit is returned.
         """
         drafted = self.life.rounds if self.varies else self.life.surely_drafted(position)
         return min(1.0, self.life.accepted_at[position] / drafted) if drafted else 0.0, drafted

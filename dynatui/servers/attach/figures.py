@@ -273,7 +273,7 @@ def length(accepted: float | None, drafts: float | None) -> float | None:
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """`part` / `whole`, limited to 1, which counters may exceed if they change while the metrics page is written."""
+    """`part` / `whole`, limited to 1: the ratio may be larger if counters change while the metrics page is written."""
     return _ratio(part, whole, 1.0)
 
 
