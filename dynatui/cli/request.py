@@ -75,7 +75,7 @@ MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """Run configuration from values of options, some of which it may not use. `ConfigError.about`: invalid options."""
+    """Run configuration from values of options; unrelated options are ignored. `ConfigError.about`: invalid options."""
     values, preset = settings.preset_layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})

@@ -157,7 +157,10 @@ class TextPanel:
         return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
 
     def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
-        """Text of plain decoding, scrolled like the watched text if plain's end stays visible; `head`: prompt rows."""
+        """Text of plain decoding, scrolled like the watched text as long as the end of the plain text stays visible.
+
+        `head`: number of rows with the prompt.
+        """
         column, tokens = self._plain, state.lanes["ar"].tokens
         column.wrap(state.prompt_text, tokens, width)
         lines, height = column.flow.lines, height - head

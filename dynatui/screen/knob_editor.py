@@ -108,7 +108,10 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Sets the next preset, or the default preset if none is in force; returns its name. None: no presets."""
+        """Sets the next preset, or the default preset if no preset is in force.
+
+        Returns its name; None if the method has no presets.
+        """
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None

@@ -69,7 +69,7 @@ class _Complaint(msgspec.Struct):
 
 
 def token() -> str | None:
-    """The access token of the environment; raises ConfigError, without the token, if invalid in an HTTP header."""
+    """The access token, None if not set; raises ConfigError, without the token, if it is invalid in an HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
