@@ -49,7 +49,7 @@ def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree
 
 
 MOST = DelayedTree(4, 8, 8)
-"""The action with the largest numbers."""
+"""Largest K, L1 and L2 of an action."""
 ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
 """The 233 actions, in the order of their numbers."""
 PLACE = {action: number for number, action in enumerate(ACTIONS)}

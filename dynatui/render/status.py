@@ -295,45 +295,45 @@ _LEAST, _WIDE = 8, 80
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    words, length = _words(scene, width), _length(scene, width)
-    row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
+    words, length = _timeline_words(scene, width), _track_length(scene, width)
+    row: Row = ((" ", "plain"), *_track(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
 
 
 def round_at(scene: Scene, width: int, x: int) -> int | None:
     """The round at a clicked column; the ends of the line stand for the first and the last round."""
-    length = _length(scene, width)
+    length = _track_length(scene, width)
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:
         return None
     return round(share(cell, length - 3) * scene.place.rounds)
 
 
-def _line(scene: Scene, length: int) -> Row:
+def _track(scene: Scene, length: int) -> Row:
     if length < 1:
         return ()
     place, inner = scene.place, length - 2
-    marker = _cell(scene.number or 0, place.rounds, inner)
-    played = _cell(place.rounds if place.played is None else place.played, place.rounds, inner)
+    marker = _cell_of_round(scene.number or 0, place.rounds, inner)
+    played = _cell_of_round(place.rounds if place.played is None else place.played, place.rounds, inner)
     cells: list[Span] = [("━", "bar") if cell < played else ("─", "frame") for cell in range(inner)]
     for mark in scene.newest_state.lane.marks:
-        cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn" if mark.round <= place.round else "ghost")
+        cells[_cell_of_round(mark.round, place.rounds, inner)] = ("▲", "warn" if mark.round <= place.round else "ghost")
     cells[marker] = ("●", "good" if place.live else "warn")
     return merged([("◀", "dim"), *cells, ("▶", "dim")])
 
 
-def _cell(number: int, rounds: int, cells: int) -> int:
+def _cell_of_round(number: int, rounds: int, cells: int) -> int:
     return round(share(number, rounds) * (cells - 1))
 
 
-def _length(scene: Scene, width: int) -> int:
+def _track_length(scene: Scene, width: int) -> int:
     """Length of the line with its ends, in cells; constant while the numbers beside it grow."""
     digits = max(4, len(str(scene.place.rounds)))
     spare = width - 2 - 2 * digits - (len("round  of  · 0000.0 s · looking ahead") if width >= _WIDE else 1)
     return spare if spare >= _LEAST else 0
 
 
-def _words(scene: Scene, width: int) -> Row:
+def _timeline_words(scene: Scene, width: int) -> Row:
     place, number = scene.place, scene.number
     last = max(place.rounds, number or 0)
     ink: Ink = "plain" if place.live else "warn"

@@ -67,7 +67,7 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
         pack_tree,
         verify_tree,
     )
-    from decoder.session.cuda_graph.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
+    from decoder.session.cuda_graph.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as above
 
     return {
         "add_children": best_tokens.add_children,

@@ -245,13 +245,13 @@ def test_the_bandwidth_is_bytes_over_the_shortest_time() -> None:
 
 
 def test_no_more_is_read_than_what_fits_in_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "LARGEST", 800)
+    monkeypatch.setattr(speed, "LARGEST_READ", 800)
     assert speed.read_bytes_per_s(10**12, clock_of(0.5)) == pytest.approx(1600)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_the_rate_of_arithmetic_is_that_of_products_in_the_dtype(dtype: torch.dtype) -> None:
-    operations = 2 * speed.ROWS * speed.WIDTH**2
+    operations = 2 * speed.PRODUCT_ROWS * speed.PRODUCT_WIDTH**2
     assert speed.flops_per_s(dtype, clock_of(0.5, 0.5)) == pytest.approx(2 * operations)
 
 
