@@ -52,7 +52,7 @@ MEASURED = ("dynatree", "auto", "ar", "linear")
 WORKER = """
 import sys
 from decoder import RunConfig, decode, load_pair
-from dynatui.prompts.load import embedded
+from dynatui.prompts import embedded
 dtype, tokens, temperature = sys.argv[1:]
 loaded, prompts = load_pair(device="cpu", dtype=dtype), sorted(embedded())
 print(len(prompts), flush=True)

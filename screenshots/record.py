@@ -21,7 +21,7 @@ from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
-from dynatui.prompts.load import embedded
+from dynatui.prompts import embedded
 from dynatui.record.recording import Recorder
 from dynatui.session import DEMO, EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 

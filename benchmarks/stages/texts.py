@@ -11,8 +11,8 @@ from decoder.engine import Engine
 from decoder.events import Figures, Summary
 from decoder.run.decoding_path import decoding_path
 from decoder.sampling.settings import SAMPLING, Sampling
+from dynatui import prompts
 from dynatui.number_format import short
-from dynatui.prompts import load
 
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
 GREEDY, TRUNCATED = Sampling(), Sampling(temperature=1.0, top_k=50, top_p=0.95)
@@ -35,9 +35,9 @@ def race(
     verdicts = {name: found.words for name, found in engine.slots.operators.verdicts.items()} if engine.slots else {}
     work.note(f"rounds by {path.name}: {path.reason}", path=path.name, verdicts=verdicts)
     on_cpu = load_pair(device="cpu", dtype="float32")
-    prompts = load.embedded()[: work.setting.prompts]
+    given = prompts.embedded()[: work.setting.prompts]
     for sampling in samplings:
-        for number, prompt in enumerate(prompts, 1):
+        for number, prompt in enumerate(given, 1):
             plain, _ = _decoded(on_cpu, prompt, ("ar",), work.setting.tokens, sampling)
             for time in ("first", "second"):
                 text, figures = _decoded(engine, prompt, METHODS, work.setting.tokens, sampling)

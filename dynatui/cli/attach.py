@@ -11,7 +11,7 @@ from decoder.events import encode
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_panel, option, switch
-from dynatui.prompts.load import from_text
+from dynatui.prompts import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.render.server import wasted

@@ -19,7 +19,7 @@ from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.cli import options, settings
 from dynatui.cli.parameters import OptionGroup
 from dynatui.keymap import Keymap
-from dynatui.prompts import load
+from dynatui.prompts import STANDARD_INPUT, PromptFile, embedded, from_file, from_text
 from dynatui.session import Models, View
 from dynatui.terminal import streams
 
@@ -35,17 +35,17 @@ class Prompts:
     def given(self) -> bool:
         return bool(self.prompt_files or self.prompt_texts)
 
-    def of_files(self) -> tuple[load.PromptFile, ...]:
+    def of_files(self) -> tuple[PromptFile, ...]:
         names = self.prompt_files or ()
-        if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
+        if STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
             streams.say("type the prompt, and end it with ctrl+d on a line of its own")
         with about("prompt_file"):
-            return tuple(load.from_file(name, self.prompt_field) for name in names)
+            return tuple(from_file(name, self.prompt_field) for name in names)
 
-    def beside(self, files: Sequence[load.PromptFile]) -> tuple[AnyPrompt, ...]:
+    def beside(self, files: Sequence[PromptFile]) -> tuple[AnyPrompt, ...]:
         read = tuple(chain.from_iterable(file.prompts for file in files))
         with about("prompt"):
-            return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
+            return read + tuple(map(from_text, self.prompt_texts or ())) or embedded()
 
     def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
         """All prompts, cut to `prompt_chars` characters if given, as in the DynaTree paper; prints notes on files."""
@@ -56,7 +56,7 @@ class Prompts:
         return prompts if self.prompt_chars is None else tuple(_cut(each, self.prompt_chars) for each in prompts)
 
 
-def notes(files: Sequence[load.PromptFile], chat: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - a setting of the run
+def notes(files: Sequence[PromptFile], chat: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - a setting of the run
     return tuple(filter(None, (file.said(chat) for file in files)))
 
 

@@ -11,7 +11,7 @@ from decoder.methods.option import differing, option_words
 from decoder.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
-from dynatui.prompts import load
+from dynatui.prompts import STANDARD_INPUT, embedded
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
@@ -35,7 +35,7 @@ def command_line(
     if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
-    texts = () if session.prompts == load.embedded() else session.prompts[count:]
+    texts = () if session.prompts == embedded() else session.prompts[count:]
     words, too_much = ["dynatui", *_changed(asdict(session.models), asdict(Models()), always)], list[str]()
     for name in names:
         words += ["--prompt-file", name]
@@ -84,7 +84,7 @@ def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyProm
     """Names of the files whose prompts, in order, are the session's first prompts; and the number of these prompts."""
     names, count = list[str](), 0
     for name, file_prompts in files.items():
-        if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
+        if name == STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
             break
         names.append(name)
         count += len(file_prompts)

@@ -24,7 +24,7 @@ from decoder import decode
 from decoder.engine import Engine
 from decoder.events import Event, Summary
 from decoder.sampling.settings import Sampling
-from dynatui.prompts import load as prompts
+from dynatui import prompts
 from tests.decoder.makers import TinyModels
 
 

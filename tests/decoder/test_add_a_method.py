@@ -19,7 +19,7 @@ from decoder.methods.option import Option
 from dynatui import main as cli
 from dynatui.cli import headless
 from dynatui.knobs import rules_in_force
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from dynatui.record.command_line import command_line
 from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder
@@ -143,7 +143,7 @@ def test_settings_set_its_parameters(
 
 def test_the_copied_command_line_gives_it_again(started: list[Session]) -> None:
     config = RunConfig(("burst", "ar")).turned("burst_width", 9, "burst")
-    line = command_line(Session(load.embedded(), config=config))
+    line = command_line(Session(embedded(), config=config))
     assert line == "dynatui --methods burst,ar --seed 0 --temperature 0 --burst-width 9"
     assert cli.main([*shlex.split(line)[1:], "--headless"]) == 0
     assert started[0].config == config

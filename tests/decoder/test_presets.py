@@ -13,11 +13,11 @@ from decoder.analysis.what_if import GridCell, what_if
 from decoder.events import LENGTH, Round
 from decoder.methods.dynatree import PRESETS
 from decoder.tree import depths
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from tests.decoder.makers import play
 
 TUNED = PRESETS["tuned"]
-PROMPTS, TOKENS = load.embedded(), 96
+PROMPTS, TOKENS = embedded(), 96
 Rounds = list[list[Round]]
 """The rounds of each prompt."""
 

@@ -12,7 +12,8 @@ import pytest
 
 from decoder.errors import PromptError
 from decoder.prompt import ChatMessage, Prompt
-from dynatui.prompts import load
+from dynatui import prompts
+from dynatui.prompts import embedded, from_file, from_text
 
 
 class FakeStdin:
@@ -32,7 +33,7 @@ def lines_file(tmp_path: Path) -> Path:
 
 def refusal(path: Path | str) -> str:
     with pytest.raises(PromptError) as caught:
-        load.from_file(str(path))
+        from_file(str(path))
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400
     return str(caught.value)
@@ -40,11 +41,11 @@ def refusal(path: Path | str) -> str:
 
 def prompts_of(path: Path, content: str | bytes) -> tuple[object, ...]:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return load.from_file(str(path)).prompts
+    return from_file(str(path)).prompts
 
 
 def test_our_own_prompts_are_five_distinct_openings_of_prose() -> None:
-    prompts = load.embedded()
+    prompts = embedded()
     assert len(set(prompts)) == 5
     assert all(40 <= len(prompt.split()) <= 120 for prompt in prompts)
     assert all(prompt == prompt.strip() for prompt in prompts)
@@ -69,7 +70,7 @@ def test_a_text_file_loses_one_newline_and_nothing_else(text_file: Path, content
 
 def test_standard_input_is_a_text_file_named_minus_unless_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", FakeStdin(b"Once\n"))
-    assert load.from_file("-").prompts == ("Once",)
+    assert from_file("-").prompts == ("Once",)
     monkeypatch.setattr(sys, "stdin", None)
     assert "standard input is closed" in refusal("-")
 
@@ -91,9 +92,9 @@ def test_a_jsonl_file_holds_a_prompt_a_line(lines_file: Path, content: str, prom
 
 
 def test_an_argument_is_a_prompt_unless_it_is_empty() -> None:
-    assert load.from_text("caf\udce9") == "caf\ufffd"  # bytes that are no text
+    assert from_text("caf\udce9") == "caf\ufffd"  # bytes that are no text
     with pytest.raises(PromptError, match="the prompt is empty"):
-        load.from_text("")
+        from_text("")
 
 
 FINE = b'{"prompt": "a"}\n'
@@ -143,10 +144,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
 
 
 def test_an_endless_file_and_too_many_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "MOST_PROMPTS", 3)
+    monkeypatch.setattr(prompts, "MOST_PROMPTS", 3)
     (tmp_path / "many.jsonl").write_bytes(FINE * 4)
     assert "more than 3 prompts" in refusal(tmp_path / "many.jsonl")
-    monkeypatch.setattr(load, "LONGEST", 10)
+    monkeypatch.setattr(prompts, "LONGEST", 10)
     (tmp_path / "long.txt").write_bytes(b"x" * 11)
     assert "longer than any context" in refusal(tmp_path / "long.txt")
 
@@ -197,7 +198,7 @@ SHAPES: dict[str, Callable[[list[dict[str, object]]], str]] = {
 def test_objects_are_read_by_content_whatever_the_name(tmp_path: Path, shape: str, name: str) -> None:
     content = SHAPES[shape]([record for record, _, _ in OBJECTS.values()]).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    read = load.from_file(str(tmp_path / name))
+    read = from_file(str(tmp_path / name))
     assert read.prompts == tuple(prompt for _, prompt, _ in OBJECTS.values())
     assert read.fields == tuple(field for _, _, field in OBJECTS.values())
 
@@ -206,7 +207,7 @@ def test_objects_are_read_by_content_whatever_the_name(tmp_path: Path, shape: st
 def test_objects_are_read_from_standard_input(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
     content = SHAPES[shape]([{"prompt": "a"}, {"prompt": "b"}]).encode()
     monkeypatch.setattr(sys, "stdin", FakeStdin(content))
-    assert load.from_file("-").prompts == ("a", "b")
+    assert from_file("-").prompts == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -235,10 +236,10 @@ def test_a_bad_line_without_a_telling_name_is_refused_by_number(
 
 def test_a_named_field_is_read_alone(text_file: Path) -> None:
     text_file.write_text('{"prompt": "a", "body": {"x": "b"}}\n{"body.x": "c", "text": "d"}', encoding="utf-8")
-    read = load.from_file(str(text_file), "body.x")
+    read = from_file(str(text_file), "body.x")
     assert (read.prompts, read.fields) == (("b", "c"), ("body.x", "body.x"))
     with pytest.raises(PromptError, match=r"line 1: the object has no field 'query'.*--prompt-field"):
-        load.from_file(str(text_file), "query")
+        from_file(str(text_file), "query")
 
 
 def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file: Path) -> None:
@@ -247,7 +248,7 @@ def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file
         '{"conversations": [{"from": "human", "value": "Hi"}]}',
         encoding="utf-8",
     )
-    read = load.from_file(str(lines_file))
+    read = from_file(str(lines_file))
     assert read.prompts == (Prompt("Hi", ()),)
     assert read.said(None).endswith("with the model's chat template; 2 conversations without a user message left out")
 
@@ -263,7 +264,7 @@ def test_the_assistant_s_message_after_the_user_s_last_turn_is_the_answer(lines_
         {"prompt": "Hm?"},
     ]
     lines_file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert load.from_file(str(lines_file)).answers == ("Yes.", "", "", "No.", "")
+    assert from_file(str(lines_file)).answers == ("Yes.", "", "", "No.", "")
 
 
 def test_what_was_read_is_told_by_field_and_plain_text_only_if_it_looks_like_json(
@@ -271,16 +272,16 @@ def test_what_was_read_is_told_by_field_and_plain_text_only_if_it_looks_like_jso
 ) -> None:
     lines = [{"messages": CONVERSATION}, {"messages": CONVERSATION}, {"prompt": "a"}]
     lines_file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    read = load.from_file(str(lines_file))
+    read = from_file(str(lines_file))
     assert read.said(None) == (
         f"{lines_file}: 2 prompts from `messages`, with the model's chat template; 1 prompt from `prompt`"
     )
     assert "`messages`, the last user's turn as plain text" in read.said(False)
     assert "1 prompt from `prompt`, with the model's chat template" in read.said(True)
     text_file.write_text("Once", encoding="utf-8")
-    assert not load.from_file(str(text_file)).said(None)
+    assert not from_file(str(text_file)).said(None)
     text_file.write_text("{Once", encoding="utf-8")
-    assert load.from_file(str(text_file)).said(None).endswith("1 prompt, the whole text")
+    assert from_file(str(text_file)).said(None).endswith("1 prompt, the whole text")
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -294,7 +295,7 @@ def test_a_byte_order_mark_gives_the_encoding(text_file: Path, encoding: str, co
 def test_a_long_gzip_file_does_not_fill_the_memory(
     text_file: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "LONGEST", 2**20)
+    monkeypatch.setattr(prompts, "LONGEST", 2**20)
     text_file.write_bytes(gzip.compress(begin) + gzip.compress(b" " * 2**24) * 16)
     tracemalloc.start()
     try:
@@ -307,4 +308,4 @@ def test_a_long_gzip_file_does_not_fill_the_memory(
 def test_a_large_file_of_short_prompts_is_read(lines_file: Path) -> None:
     line = json.dumps({"prompt": "x" * 100, "answer": "y" * 900})
     lines_file.write_text(f"{line}\n" * 20_000, encoding="utf-8")
-    assert len(load.from_file(str(lines_file)).prompts) == 20_000
+    assert len(from_file(str(lines_file)).prompts) == 20_000

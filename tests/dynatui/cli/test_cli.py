@@ -28,7 +28,7 @@ from decoder.run.config import RunConfig
 from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.lab.commands import bench
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from dynatui.record.comparison import CHANGED
 from dynatui.session import DEMO, Models, Session, View
 from dynatui.sources.playback import TraceSource
@@ -77,7 +77,7 @@ def test_two_recordings_without_a_screen_are_compared(
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(asked: Asked) -> None:
-    assert asked() == Session(prompts=load.embedded(), config=USUAL.with_rules("dynatree", DEMO), view=View(tour=True))
+    assert asked() == Session(prompts=embedded(), config=USUAL.with_rules("dynatree", DEMO), view=View(tour=True))
     assert USUAL.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 

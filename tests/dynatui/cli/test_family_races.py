@@ -17,7 +17,7 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.run.race import decode
 from dynatui import main as cli
-from dynatui.prompts.load import embedded
+from dynatui.prompts import embedded
 from dynatui.record.reader import read_events
 from dynatui.record.recording import numbered_run
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE

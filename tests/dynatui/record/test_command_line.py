@@ -20,11 +20,11 @@ from decoder.sampling.settings import SAMPLING
 from dynatui import main as cli
 from dynatui.clean import clean_line
 from dynatui.cli import headless
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from dynatui.record.command_line import LONGEST_ARGUMENT, command_line, quoted
 from dynatui.session import Models, Session
 
-OWN = load.embedded()
+OWN = embedded()
 PAIR = Models("big", "small")
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 

@@ -23,7 +23,7 @@ from decoder.session.steering import KnobState, Turn
 from dynatui import main as cli
 from dynatui.cli import headless
 from dynatui.knobs import sliders_of
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from dynatui.record.command_line import command_line
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.session import DEMO, Session
@@ -320,7 +320,7 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     preset: DynaTree, keys: list[str], luck: random.Random
 ) -> None:
     config = decoded(preset, keys, luck).config
-    assert parsed(command_line(Session(load.embedded(), config=config))) == config
+    assert parsed(command_line(Session(embedded(), config=config))) == config
 
 
 def decimals(value: float) -> int:

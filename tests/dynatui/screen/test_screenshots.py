@@ -9,7 +9,7 @@ import pytest
 from decoder.events import SCHEMA, Knob, Round, Run
 from decoder.run.config import RunConfig
 from decoder.tree import depths
-from dynatui.prompts.load import embedded
+from dynatui.prompts import embedded
 from dynatui.record.reader import Runs, read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE

@@ -33,7 +33,7 @@ from decoder.forward.protocol import Forward
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
-from dynatui.prompts import load
+from dynatui.prompts import embedded
 from tests import tiny
 from tests.decoder import family_models as native_models
 from tests.decoder.kept_rows import committed
@@ -433,7 +433,7 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(
 
 def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
     engine = load_pair(device="cpu", dtype="bfloat16", exact=True)
-    for prompt in load.embedded()[:1]:
+    for prompt in embedded()[:1]:
         assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 16)))
 
 
