@@ -41,8 +41,7 @@ from dynatui.cli import (
 from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.comparison import comparison
-from dynatui.record.reader import Runs
-from dynatui.record.server_recording import is_of_server
+from dynatui.record.reader import Runs, is_of_server
 from dynatui.record.transcript import Transcript
 from dynatui.session import DEMO, EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import streams

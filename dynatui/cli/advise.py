@@ -15,7 +15,7 @@ from msgspec import structs
 from decoder.analysis.roofline import DeviceSpeed
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
-from dynatui.record.server_recording import events
+from dynatui.record.reader import server_events
 from dynatui.servers.costs import NamedDevice
 from dynatui.servers.engines import ENGINES, Deployment, shell
 from dynatui.terminal import streams
@@ -169,7 +169,7 @@ def advise(
         raise ConfigError("--draft-ms and --round-ms need --step-ms; give the time of a step without drafts too")
     profile = read_profile(path)
     on = named_device(roofline) if roofline else None
-    points = [point for each in recordings or () for point in load_points(events(each))]
+    points = [point for each in recordings or () for point in load_points(server_events(each))]
     if recordings and not points:
         named = ", ".join(map(shortened, recordings))
         raise ConfigError(f"--recording {named} has no time of a step; record the server while it serves requests")

@@ -12,8 +12,8 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_panel, option, switch
 from dynatui.prompts import from_text
+from dynatui.record.reader import SERVERS, server_events
 from dynatui.record.recording import Recorder
-from dynatui.record.server_recording import SERVERS, events
 from dynatui.render.server import wasted
 from dynatui.servers.attach.address import Address, address, is_here
 from dynatui.servers.attach.events import MOST_POINTS, Event
@@ -69,7 +69,7 @@ def _promised(
     from dynatui.servers.attach.expectation import promises  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
-    plain = [point for path in baselines or () for point in load_points(events(path)) if not point.k]
+    plain = [point for path in baselines or () for point in load_points(server_events(path)) if not point.k]
     if baselines and not plain:
         named = ", ".join(map(shortened, baselines))
         remedy = "record the server without drafts, while it serves requests"
@@ -181,9 +181,9 @@ def attach(
 
 def replay_server(path: Path, view: View, *, on_screen: bool) -> int:
     if on_screen:
-        return _shown(ServerSource(played(events(path), view.speed or 1.0), live=False), view)
+        return _shown(ServerSource(played(server_events(path), view.speed or 1.0), live=False), view)
     out, _ = streams.for_printing()
-    for event in events(path):
+    for event in server_events(path):
         streams.show(encode(event).decode(), out)
     return 0
 

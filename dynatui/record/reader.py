@@ -1,10 +1,12 @@
-"""Reads the runs of a recording that may exceed the memory: a scan locates all runs, each access decodes one run."""
+"""Reads recordings that may exceed the memory. Of runs, a scan finds where each begins; an access decodes one run.
+Events of a server, which may be watched for days, are read line by line.
+"""
 
 import gc
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -19,7 +21,8 @@ from decoder.events import Event, Run
 from decoder.prompt import AnyPrompt
 from dynatui.files import opened
 from dynatui.record.checks import Checker, other_form
-from dynatui.record.recording import LONGEST_LINE, RUNS, opening_line
+from dynatui.record.recording import LONGEST_LINE, RUNS, Form, opening_line
+from dynatui.servers.attach import events as server
 from dynatui.state.session_log import prompt_of
 
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
@@ -164,3 +167,47 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+SERVERS = Form("recording of a server", server.Opening, server.decode_line)
+
+
+def is_of_server(path: Path) -> bool:
+    """Whether the file begins like a recording of a server; False for a pipe, which can be read only once."""
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return server.is_opening(opening_line(file))
+    return False
+
+
+def server_events(path: Path) -> Iterator[server.Event]:
+    """The events up to the last complete line; raises RecordingError for an unreadable file or an invalid line."""
+    name, newest = shortened(path), None
+    try:
+        with opened(path) as file:
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+                if not line.strip():
+                    continue
+                if not line.endswith(b"\n") and not SERVERS.event_on(line):
+                    return
+                event = server.decode_line(line, number)
+                newest = _in_order(event, newest, number)
+                yield event
+    except OSError as error:
+        remedy = "give a file that dynatui attach --record has written"
+        raise RecordingError(f"cannot read {name}: {error.strerror}; {remedy}") from None
+    except RecordingError as error:
+        raise RecordingError(f"{name}: {error}") from None
+
+
+def _in_order(event: server.Event, newest: float | None, number: int) -> float:
+    """Time of the event; raises RecordingError if it is below `newest`, or if no session has begun (`newest`: None)."""
+    if isinstance(event, server.Opening):
+        return 0.0
+    if newest is None:
+        raise RecordingError(f"line {number}: an event comes before any session; the beginning of the file is missing")
+    if event.t < newest:
+        before = f"but the event before it is at {newest:g} s"
+        raise RecordingError(f"line {number}: the event is at {event.t:g} s, {before}")
+    return event.t

@@ -32,13 +32,13 @@ from dynatui.render import (  # fmt: skip
 from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_place
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
 from dynatui.screen.pages.page import Choice, ChoiceScreen, ResultPage, result_text
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
 from dynatui.screen.scene_builder import EventReader, SceneBuilder, Source
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.engine import EngineSource
 from dynatui.state.session_log import SessionLog

@@ -12,10 +12,10 @@ from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.mouse import in_line
 from dynatui.screen.pages.help import compare_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import Lockstep
 from dynatui.state.timeline import TimelinePosition

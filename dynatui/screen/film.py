@@ -15,8 +15,8 @@ from dynatui.clean import clean_line
 from dynatui.render.ink import fit
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.widgets.canvas import Still, fitted
-from dynatui.screen.widgets.wire import RESET, Frame, Shown, in_looks
+from dynatui.screen.canvas import Still, fitted
+from dynatui.screen.wire import RESET, Frame, Shown, in_looks
 from dynatui.state.lane import is_sane
 from dynatui.state.run_state import RunState, apply
 from dynatui.state.timeline import TimelinePosition

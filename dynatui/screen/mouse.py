@@ -10,7 +10,7 @@ from dynatui.render import race, status
 from dynatui.render.ink import inside
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.widgets.canvas import ActionAt
+from dynatui.screen.canvas import ActionAt
 
 
 def chooses(panel: PanelName, within: ActionAt = lambda *_: "") -> ActionAt:

@@ -23,8 +23,8 @@ from dynatui.keymap import KEYMAP, Mode
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Meters, Scene
-from dynatui.screen.widgets.canvas import Canvas, color_system, uncovered
-from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame, Shown, cell_style, parts
+from dynatui.screen.canvas import Canvas, color_system, uncovered
+from dynatui.screen.wire import SYNC_END, SYNC_START, Frame, Shown, cell_style, parts
 from dynatui.session import View
 from dynatui.terminal.driver import TerminalApp, TerminalDriver, bound
 from dynatui.terminal.output import Output

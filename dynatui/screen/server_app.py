@@ -12,10 +12,10 @@ from dynatui.render import status
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
 from dynatui.render.server_load import loads, speedups
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.mouse import in_line
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.server import ServerSource
 from dynatui.state.server_state import ServerState, fold

@@ -16,7 +16,7 @@ import pytest
 
 from dynatui import main as cli
 from dynatui.cli import attach
-from dynatui.record.server_recording import events
+from dynatui.record.reader import server_events
 from dynatui.servers.attach.events import Answer, Event
 from dynatui.sources.server import ServerSource, played
 from tests.dynatui.pty_terminal import written
@@ -109,13 +109,13 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
 ) -> None:
     path = tmp_path / "server.jsonl"
     _, lines, _ = ran("attach", server.url, "--polls", "2", *OFTEN, "--record", str(path))
-    assert len(list(events(path))) == len(lines) == 4
+    assert len(list(server_events(path))) == len(lines) == 4
     assert cli.main(["replay", str(path)]) == 0
     printed = capsys.readouterr().out
     assert [json.loads(line) for line in printed.splitlines()] == lines
     copy = tmp_path / "copy.jsonl"
     copy.write_text(printed)
-    assert list(events(copy)) == list(events(path))
+    assert list(server_events(copy)) == list(server_events(path))
 
 
 def at_once(*recorded: Event) -> ServerSource:
@@ -178,7 +178,7 @@ def test_a_signal_ends_it_soon_with_a_whole_recording_and_a_reader_that_leaves_q
         left.stdout.close()
         assert left.wait(PATIENCE_S) == 0
         assert "Traceback" not in left.stderr.read()
-    assert all(len(list(events(path))) >= 3 for path in paths.values())
+    assert all(len(list(server_events(path))) >= 3 for path in paths.values())
 
 
 SLOW_NAMES = """
@@ -224,7 +224,7 @@ def test_a_signal_ends_it_though_nobody_reads_it(server: PageServer, tmp_path: P
         began = time.monotonic()
         running.send_signal(signal.SIGTERM)
         assert (running.wait(PATIENCE_S), time.monotonic() - began < SOON_S) == (130, True)
-    assert list(events(path))
+    assert list(server_events(path))
 
 
 def completing(server: PageServer, answer: Callable[[Any], None]) -> None:
@@ -251,7 +251,7 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
     assert json.loads(sent) == {"model": "big", "prompt": "Hello", "max_tokens": 4, "temperature": 0}
     assert headers["Authorization"] == f"Bearer {SECRET}"
     assert SECRET not in path.read_text() + said
-    assert any(isinstance(event, Answer) for event in events(path))
+    assert any(isinstance(event, Answer) for event in server_events(path))
 
 
 def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: PageServer, ran: Ran) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from dynatui import main as cli
-from dynatui.record.server_recording import events
+from dynatui.record.reader import server_events
 from dynatui.servers.attach.events import Findings, Promise
 from dynatui.servers.attach.servers import KINDS
 from dynatui.servers.profile_file import write_profile
@@ -79,7 +79,7 @@ def test_a_broken_promise_is_exit_code_5_with_its_cause_also_in_the_recording(
     )
     assert "the rates are those of tiny" in said[-1]
     assert sum("acceptance is below" in line for line in said) == 2, "when it is found, and at the end"
-    recorded = list(events(path))
+    recorded = list(server_events(path))
     assert isinstance(recorded[2], Promise)
     assert isinstance(recorded[-1], Findings)
     assert recorded[-1].findings[0].cause == "below"

@@ -23,10 +23,9 @@ from hypothesis import strategies as st
 from decoder.errors import RecordingError
 from decoder.events import Base, encode
 from dynatui import files
-from dynatui.record import reader, recording, server_recording
-from dynatui.record.reader import read_events
+from dynatui.record import reader, recording
+from dynatui.record.reader import SERVERS, read_events
 from dynatui.record.recording import RUNS, Form, Recorder, new_recording_path
-from dynatui.record.server_recording import SERVERS
 from dynatui.state.run_state import Loading, Prompt
 from dynatui.state.timeline import run_so_far
 from tests.dynatui.fake_engine import round_, run, story
@@ -34,7 +33,7 @@ from tests.dynatui.servers.attach.scripted_session import EVERYTHING
 
 RECORDED: dict[str, tuple[Form, Sequence[Base], Callable[[Path], Sequence[Base]]]] = {
     "runs": (RUNS, story("one"), read_events),
-    "servers": (SERVERS, EVERYTHING, lambda path: list(server_recording.events(path))),
+    "servers": (SERVERS, EVERYTHING, lambda path: list(reader.server_events(path))),
 }
 """Form of a recording, events and the function that reads them."""
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from decoder import events as runs
 from decoder.errors import RecordingError
 from decoder.events import encode
-from dynatui.record.reader import Runs
+from dynatui.record.reader import SERVERS, Runs, is_of_server, server_events
 from dynatui.record.recording import Recorder
-from dynatui.record.server_recording import SERVERS, events, is_of_server
 from dynatui.servers.attach.events import SCHEMA, Event, decode_line, is_opening
 from dynatui.sources.follow import Tail
 from tests.dynatui.fake_engine import story
@@ -49,7 +48,7 @@ BEGUN = encode(OPENING)
 def test_what_no_session_has_written_is_refused_by_its_line(path: Path, content: bytes, why: str) -> None:
     path.write_bytes(content)
     with pytest.raises(RecordingError) as refused:
-        list(events(path))
+        list(server_events(path))
     assert why in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -70,7 +69,7 @@ def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path)
     record(other, EVERYTHING)
     with pytest.raises(RecordingError, match="is not a recording, so it is not changed"):
         Recorder(other)
-    assert list(events(other)) == EVERYTHING
+    assert list(server_events(other)) == EVERYTHING
 
 
 def test_readers_of_runs_say_what_the_file_is_and_older_ones_that_a_newer_dynatui_wrote_it(
@@ -99,7 +98,7 @@ def test_recordings_of_earlier_schemas_are_read(path: Path, schema: int, without
         assert name in old
         old = old.replace(name, b"")
     path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":%d' % schema) + old)
-    assert list(events(path))[1:] == [reading(1.0)]
+    assert list(server_events(path))[1:] == [reading(1.0)]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_recordings_of_earlier_schemas_are_read(path: Path, schema: int, without
 def test_a_promise_that_cannot_be_is_refused(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(BEGUN + encode(promise()).replace(old, new))
     with pytest.raises(RecordingError, match="line 2: "):
-        list(events(path))
+        list(server_events(path))
 
 
 @given(st.binary(max_size=200))

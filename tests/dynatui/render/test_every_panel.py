@@ -39,7 +39,7 @@ from dynatui.render.palette import palette
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.result import aligned, table
-from dynatui.screen.widgets.canvas import DrawPanel
+from dynatui.screen.canvas import DrawPanel
 from dynatui.sources.source import EXPLANATIONS, LABELS
 from dynatui.state.run_state import Prompt, RunState
 from dynatui.state.timeline import TimelinePosition

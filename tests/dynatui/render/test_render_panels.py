@@ -27,8 +27,8 @@ from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, footer_action, speed_text, status, tab_action, tabs
 from dynatui.render.work import work
+from dynatui.screen.canvas import DrawPanel
 from dynatui.screen.pages.help import help_page
-from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden, inked

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 from decoder.events import Event
 from decoder.run.config import RunConfig
 from dynatui.screen.app import DynaApp
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.panel_app import PanelApp
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record

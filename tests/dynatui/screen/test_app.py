@@ -7,7 +7,7 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.screen.widgets.canvas import Canvas
+from dynatui.screen.canvas import Canvas
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 from tests.dynatui.compared_runs import compared

@@ -9,8 +9,8 @@ from textual import events
 
 from dynatui.keymap import PANELS, PanelName
 from dynatui.screen.app import DynaApp
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.pages.help import HelpScreen
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from tests.dynatui.screen.shown_app import FULL, SMALL, TABBED, screen_text, shown, told
 from tests.dynatui.scripted_runs import plain_round, run, story, text_of

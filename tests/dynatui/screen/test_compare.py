@@ -15,8 +15,8 @@ from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE
 from dynatui.record.reader import read_events
 from dynatui.render import status, versus
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.compare import CompareApp
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import Lockstep, Side
 from dynatui.sources.source import REST_S

@@ -24,9 +24,9 @@ from decoder.events import Event
 from dynatui.keymap import Keymap
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.film import film, scene_at
 from dynatui.screen.panel_app import PanelApp
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt

@@ -17,9 +17,9 @@ from decoder.events import Event, Run
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.screen import commands
 from dynatui.screen.app import DynaApp
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.pages.help import HelpScreen, help_page
 from dynatui.screen.pages.page import BreakScreen, Page, SearchScreen, TextPage
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Session, View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record

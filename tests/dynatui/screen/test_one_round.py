@@ -18,7 +18,7 @@ from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.keymap import PanelName
 from dynatui.screen.app import HELD_S, DynaApp
-from dynatui.screen.widgets.canvas import Canvas
+from dynatui.screen.canvas import Canvas
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.playback import TraceSource

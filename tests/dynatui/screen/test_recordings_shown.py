@@ -7,7 +7,7 @@ import pytest
 
 from decoder.events import Event, Summary, encode
 from dynatui.record.reader import Runs
-from dynatui.screen.widgets.canvas import Canvas
+from dynatui.screen.canvas import Canvas
 from screenshots.make import standing_at
 from tests.dynatui.screen.shown_app import replayed, screen_text
 from tests.dynatui.screen.transcripts import transcripts

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 
 from decoder.errors import RecordingError
 from dynatui.keymap import KEYMAP
+from dynatui.screen.canvas import Canvas
 from dynatui.screen.server_app import ServerApp
-from dynatui.screen.widgets.canvas import Canvas
 from dynatui.servers.attach.events import Event
 from dynatui.servers.profile_file import write_profile
 from dynatui.session import View

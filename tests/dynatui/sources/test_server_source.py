@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import RecordingError
+from dynatui.record.reader import SERVERS, server_events
 from dynatui.record.recording import Recorder
-from dynatui.record.server_recording import SERVERS, events
 from dynatui.servers.attach.events import Event
 from dynatui.sources.server import Pause, ServerSource, played
 from tests.dynatui.servers.attach.scripted_session import OPENING, SERVER, reading, session
@@ -43,7 +43,7 @@ def test_what_is_handed_out_is_recorded_first(tmp_path: Path) -> None:
     source.start()
     assert all_of(source) == session(5)
     source.close(1.0)
-    assert list(events(path)) == session(5)
+    assert list(server_events(path)) == session(5)
 
 
 @pytest.mark.parametrize("error", [RecordingError("the disk is full"), ZeroDivisionError("a fault of our own")])

@@ -15,8 +15,8 @@ from textual.screen import ModalScreen
 
 from dynatui.render.ink import Ink, Row, Rows, fit
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.canvas import Canvas, uncovered
-from dynatui.screen.widgets.wire import RESET, Frame, Shown, cell_style, in_looks, parts, style_change
+from dynatui.screen.canvas import Canvas, uncovered
+from dynatui.screen.wire import RESET, Frame, Shown, cell_style, in_looks, parts, style_change
 
 INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
 PLACE = Offset(0, 0)

@@ -21,7 +21,7 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii, width_of
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks
+from dynatui.screen.wire import CellStyle, Frame, cell_style, in_looks
 
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 ActionAt: TypeAlias = Callable[[Scene, Size, Offset], str]

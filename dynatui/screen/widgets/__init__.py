@@ -1,1 +1,0 @@
-"""The Textual widget of a panel, and the escape sequences that update it."""
