@@ -77,8 +77,8 @@ class Passes(ABC):
         ranking: RankingAt,
         expectation: Expectation | None = None,
     ) -> Grown | None:
-        """Reads the unread tokens of the text and grows a whole tree, as `TreeGrower.grow`; None if these passes are
-        only computed one by one.
+        """Reads the unread tokens of the text and grows a whole tree, as `TreeGrower.grow`; None if these passes
+        can only be computed one by one.
         """
         del text, rule, deepest, ranking, expectation
         return None

@@ -85,7 +85,7 @@ class HostRounds(Session):
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + max_new_tokens
         self._untaught: tuple[Outcome, float] | None = None
-        """The latest round and the seconds that it waited for a processor; None once the proposer has its times."""
+        """The latest round and the seconds that it waited for a processor; None once the proposer has the times."""
         self.target_cache = pair.target.new_cache(self._longest)
 
     @torch.inference_mode()

@@ -20,7 +20,7 @@ FIRST_HIT = 0.6
 PRIOR_ROUNDS = 2.0
 """Weight of the prior probabilities, in observed rounds."""
 UNSEEN = 0.1
-"""Prior gain of the next size in `SIZES`: it continues this fraction of the paths that end at a level without it."""
+"""Prior gain of the next larger size in `SIZES`: fraction of the paths ended by the smaller size that go on in it."""
 DECAY = 0.97
 
 

@@ -18,8 +18,8 @@ from decoder.tree_rules import TreeRule
 MOST_ROWS = 1024
 """Largest number of rows of one draft."""
 BUCKETS = (1, 8, 32, 64, 128, 264)
-"""Numbers of rows of verifications; the largest is enough for 256 drafted nodes and their root. Between 1 and 8, no
-number would be faster than 8: a GPU multiplies at least 8 rows at once, and most time goes into reading the weights.
+"""Numbers of rows of verifications; the largest is enough for 256 drafted nodes and their root. There is none between 1
+and 8, since a GPU multiplies at least 8 rows at once, and reading the weights takes most of the time.
 """
 MOST_NODES = BUCKETS[-1]
 """Largest number of nodes of a tree, including the root."""
@@ -161,8 +161,7 @@ def levels(nodes: int, deepest: int) -> int:
 
 def slots(length: int) -> int:
     """Number of cache slots that attention reads for at most `length` tokens: a power of two, since each further number
-    needs its own graph for every size of rounds. In return, attention also reads empty slots, which takes about 0.6 us
-    per layer and 64 slots.
+    needs its own graph for every size of rounds. In return, attention also reads empty slots.
     """
     return max(SHORTEST, 1 << (length - 1).bit_length())
 
