@@ -165,7 +165,7 @@ def load_tokenizer(name: str) -> TextTokenizer:
 def _on_device(model: LanguageModel) -> LanguageModel:
     """The model; on a GPU, in the form for CUDA graphs if its family has such a form and the form fits in memory."""
     if model.architecture and not model.runs_without_module:
-        from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not needed on a CPU
+        from decoder.forward.static_forward import static_in_place  # noqa: PLC0415 - not needed on a CPU
 
         with _fitting(model.name, model.device):
             static_in_place(model)

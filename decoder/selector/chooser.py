@@ -19,8 +19,18 @@ from decoder.models.checkpoints import EMBEDDED
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
-from decoder.selector.policy import LOOKED_BACK, OneRoot, Root, scalars
-from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read_info, read_selector, require_fits
+from decoder.selector.policy import (
+    LOOKED_BACK,
+    MAKE_ONE,
+    OneRoot,
+    Root,
+    fingerprint,
+    fits,
+    read_info,
+    read_selector,
+    require_fits,
+    scalars,
+)
 
 SHIPPED = EMBEDDED / "selectors"
 """The embedded pair's selectors."""

@@ -10,7 +10,7 @@ from decoder.forward.families import registry
 from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
 from tests import tiny
 
 LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

@@ -20,7 +20,7 @@ from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.models.heads import is_model_free
 from decoder.run.decoding_path import decoding_path
-from decoder.selector.stored import fingerprint
+from decoder.selector.policy import fingerprint
 from decoder.verify.names import Drafting
 from dynatui.lab.commands import bench
 from dynatui.lab.tuning.profiling import pass_s

@@ -42,7 +42,7 @@ BAR = 1.8
 PAIRS = 2
 UNUSED = (
     *("transformers", "huggingface_hub", "torch._dynamo", "torch._inductor"),
-    *("decoder.session.cuda_graph", "decoder.forward.static"),
+    *("decoder.session.cuda_graph", "decoder.forward.static_forward"),
 )
 """Packages that a run from a folder on a CPU does not need."""
 

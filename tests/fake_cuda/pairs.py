@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
+from decoder.forward.static_hf import ModuleStatic
 from decoder.heads.eagle3 import Head
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.fake_cuda.tensors import CUDA

@@ -19,7 +19,7 @@ from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
 from decoder.heads.eagle3 import Head, HeadShape
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer

@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.errors import first_line
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import StaticForward
+from decoder.forward.static_forward import StaticForward
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.self_test import refusal

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.forward.language_model import Fit, LanguageModel, fit
-from decoder.forward.static.static_forward import StaticForward
+from decoder.forward.static_forward import StaticForward
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape

@@ -19,8 +19,8 @@ from decoder.session.cuda_graph.draft import DraftOperators
 from decoder.session.cuda_graph.verify import VerificationOperators
 from decoder.system.whole_files import made_folder, write_whole
 
-SOURCES = "session/cuda_graph", "forward/static", "forward/families", "sampling"
-"""Folders of the package whose source code affects the result of a trial."""
+SOURCES = "session/cuda_graph", "forward", "sampling"
+"""Folders of the package whose source code may affect the result of a trial."""
 
 Words = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]*\Z", max_length=300)]
 """Text that is safe to print."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.static.static_forward import StaticForward
+from decoder.forward.static_forward import StaticForward
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import slots
 from decoder.system.device import Mark, without_gradients

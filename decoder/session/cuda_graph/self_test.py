@@ -24,7 +24,7 @@ from decoder.errors import LostDeviceError, first_line
 from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.linear import HALF
 from decoder.forward.near_tie import near_tie_verdict
-from decoder.forward.static.static_forward import static_in_place
+from decoder.forward.static_forward import static_in_place
 from decoder.models.pair import Pair
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule

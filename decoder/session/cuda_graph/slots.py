@@ -19,7 +19,7 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.errors import PairError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.forward.static_forward import StaticForward, static_forward
 from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits

@@ -146,14 +146,14 @@ def evaluate(
     seed: int,
 ) -> int:
     """Compare a selector with the best fixed shape for each sampling setting: by labels and by decoding texts."""
-    from decoder.selector import stored  # noqa: PLC0415 - imports torch
+    from decoder.selector.policy import fits, read_selector  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector.collect import load, read_manifest  # noqa: PLC0415
     from dynatui.lab.selector.train import predict, realised  # noqa: PLC0415
 
-    policy, trained = stored.read_selector(selector_file)
+    policy, trained = read_selector(selector_file)
     manifest = read_manifest(data)
     require(
-        stored.fits(trained.pair, manifest.pair),
+        fits(trained.pair, manifest.pair),
         f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
         f"for {trained.pair.target} with {trained.pair.draft}; give a folder and a selector of the same pair",
     )

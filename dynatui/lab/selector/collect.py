@@ -27,8 +27,7 @@ from decoder.models.text import encode_prompts
 from decoder.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
-from decoder.selector.policy import Root, scalars
-from decoder.selector.stored import Fingerprint, fingerprint
+from decoder.selector.policy import Fingerprint, Root, fingerprint, scalars
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from dynatui.lab.bench import Progress

@@ -25,8 +25,7 @@ from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.selector import latency
-from decoder.selector.policy import TIMES, Policy, loss, throughput
-from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
+from decoder.selector.policy import TIMES, Fingerprint, Policy, SelectorInfo, loss, throughput, write_selector
 from decoder.system.whole_files import write_whole
 from decoder.verify.names import Drafting
 from dynatui.lab.bench import Progress

@@ -35,8 +35,8 @@ from decoder.forward.layer_kinds import UNCAPTURED
 from decoder.forward.near_tie import Judge
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.forward import RecurrentForward
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
+from decoder.forward.static_hf import ModuleStatic
 from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe
 from decoder.run import decoding_path

@@ -18,8 +18,8 @@ from decoder.errors import LogitsError
 from decoder.forward import linear, token_choice
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.linear import Linear, has_wide_product, product, widen
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
+from decoder.forward.static_hf import ModuleStatic
 from decoder.forward.token_choice import choices, require_choices
 from decoder.system import device
 from decoder.system.device import choose_dtype

@@ -15,8 +15,8 @@ from decoder.engine import Engine
 from decoder.events import Run
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import SHAPED
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
+from decoder.forward.static_hf import ModuleStatic
 from decoder.heads.eagle3 import UNTAPPED
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.heads import head_shape

@@ -24,8 +24,18 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.chooser import SHIPPED, load
 from decoder.selector.latency import between_passes, counts, passes
-from decoder.selector.policy import LEAST, TIMES, Policy, Root, scalars
-from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, read_info, write_selector
+from decoder.selector.policy import (
+    LEAST,
+    TIMES,
+    Fingerprint,
+    Policy,
+    Root,
+    SelectorInfo,
+    fingerprint,
+    read_info,
+    scalars,
+    write_selector,
+)
 from decoder.tree import depths
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row

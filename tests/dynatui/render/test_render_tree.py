@@ -18,8 +18,7 @@ from decoder.tree import Origin
 from dynatui.render.ink import Rows, width_of
 from dynatui.render.rounds import chance_percent, path_logprobs, path_to, piece_text, ranked, round_of
 from dynatui.render.scene import Meters, Scene
-from dynatui.render.tree import tree
-from dynatui.render.tree_rows import drawn_tree, past_trees
+from dynatui.render.tree import drawn_tree, past_trees, tree
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
 from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.render.golden import golden, inked

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
 from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
 from dynatui.lab.bench import shapes

@@ -11,8 +11,7 @@ from torch import Tensor
 from decoder.draft.delayed_shape import ACTIONS, MOST, DelayedTree, action_number
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.policy import SCALARS
-from decoder.selector.stored import Fingerprint
+from decoder.selector.policy import SCALARS, Fingerprint
 from decoder.tree import TokenTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from dynatui.lab.bench.labels import RootDraws, shared_draws

@@ -10,8 +10,7 @@ from decoder.draft.delayed_shape import ACTIONS
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.selector.latency import SIZE
-from decoder.selector.policy import SCALARS, TIMES
-from decoder.selector.stored import fingerprint
+from decoder.selector.policy import SCALARS, TIMES, fingerprint
 from dynatui.lab.selector.collect import (
     PART,
     TEST,

@@ -11,8 +11,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.draft.delayed_shape import ACTIONS, action_number
 from decoder.errors import ConfigError
 from decoder.events import Round
-from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, throughput
-from decoder.selector.stored import read_selector
+from decoder.selector.policy import SCALARS, OneRoot, Policy, loss, read_selector, throughput
 from dynatui.lab.bench import Progress
 from dynatui.lab.selector.collect import TEST
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train

@@ -32,8 +32,7 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import SAMPLING, Sampling, Schedule
 from decoder.selector.chooser import Chooser, files
-from decoder.selector.policy import LOOKED_BACK, OneRoot, Root
-from decoder.selector.stored import read_info, read_selector
+from decoder.selector.policy import LOOKED_BACK, OneRoot, Root, read_info, read_selector
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.verifiers import SOLVERS, acceptance_bound
 from decoder.verify.names import Drafting

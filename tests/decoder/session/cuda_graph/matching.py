@@ -16,7 +16,7 @@ from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan import SIZES, TreePlan
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
-from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static_hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto

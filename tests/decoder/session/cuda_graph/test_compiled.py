@@ -20,8 +20,8 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.forward.static_forward import StaticForward, static_forward
+from decoder.forward.static_hf import ModuleStatic
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear

@@ -11,14 +11,14 @@ import torch
 
 from decoder import RunConfig, load_pair
 from decoder.engine import Engine
+from decoder.forward import static_forward as forward
 from decoder.forward.families import registry
 from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import ModuleForward, source_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static import static_forward as forward
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward, static_in_place
+from decoder.forward.static_forward import static_forward, static_in_place
+from decoder.forward.static_hf import ModuleStatic
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run import loading

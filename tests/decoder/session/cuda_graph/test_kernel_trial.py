@@ -20,7 +20,7 @@ from decoder import RunConfig
 from decoder.engine import Engine
 from decoder.errors import LostDeviceError
 from decoder.forward.families.native import NativeModel
-from decoder.forward.static.static_forward import static_forward
+from decoder.forward.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.models.pair import Pair

@@ -18,8 +18,8 @@ from decoder.forward.families.native import NativeModel, aligned
 from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.hf_module import HfModule, OnDemand
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import StaticForward, static_in_place
+from decoder.forward.static_forward import StaticForward, static_in_place
+from decoder.forward.static_hf import ModuleStatic
 from decoder.forward.taps import LayerStates
 from decoder.models.checkpoints import load_model
 from decoder.models.pair import Pair

@@ -75,7 +75,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
     if model.hf.by_paths:
         raise PairError(UNCAPTURED)
-    from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
+    from decoder.forward.static_hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
     return ModuleStatic(model.hf.module, lacks)
 
