@@ -20,8 +20,7 @@ from decoder.methods import (
     linear,
     streaming,
 )
-from decoder.methods.method import Method
-from decoder.methods.option import SAMPLING_OPTIONS, Option
+from decoder.methods.method import SAMPLING_OPTIONS, Method, Option
 from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}

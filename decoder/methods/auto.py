@@ -6,8 +6,7 @@ from typing import ClassVar
 from decoder.events import Limit
 from decoder.knobs import KnobInfo
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.methods.method import Method, Sweep
-from decoder.methods.option import any_knobs
+from decoder.methods.method import Method, Sweep, any_knobs
 from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
-from decoder.methods.method import N_MAX, Method, Sweep
-from decoder.methods.option import Option, whole_numbers
+from decoder.methods.method import N_MAX, Method, Option, Sweep, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32

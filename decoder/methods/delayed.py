@@ -11,8 +11,7 @@ from decoder.draft.delayed_shape import MOST, DelayedTree
 from decoder.errors import ConfigError, about
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
-from decoder.methods.method import Method
-from decoder.methods.option import Option, whole_numbers
+from decoder.methods.method import Method, Option, whole_numbers
 from decoder.tree_rules import Budget, TreeRule, fixed_growth
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, VerifierRules, require_lossless
 

@@ -8,8 +8,7 @@ from decoder.errors import quoted, require
 from decoder.events import Limit
 from decoder.knobs import KnobInfo, require_feasible
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.methods.method import N_MAX, Method
-from decoder.methods.option import Option, preset, whole_numbers
+from decoder.methods.method import N_MAX, Method, Option, preset, whole_numbers
 from decoder.tree_rules import Budget, TreeRule
 
 Selection = Literal["bfs", "best"]

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 from decoder.errors import ConfigError, quoted, require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
-from decoder.methods.method import N_MAX, Method, Sweep
-from decoder.methods.option import Option, number, whole
+from decoder.methods.method import N_MAX, Method, Option, Sweep, number, whole
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
-from decoder.methods.method import Method, Sweep
-from decoder.methods.option import Option
+from decoder.methods.method import Method, Option, Sweep
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 K = KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),

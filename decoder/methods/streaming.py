@@ -12,8 +12,7 @@ from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo
 from decoder.methods.linear import K, Linear
-from decoder.methods.method import Method, Sweep
-from decoder.methods.option import Option, whole_numbers
+from decoder.methods.method import Method, Option, Sweep, whole_numbers
 from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules, TreeRule
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, chosen, options_of, racing
-from decoder.methods.option import Option as MethodOption
+from decoder.methods.method import Option as MethodOption
 from decoder.prompt import FIELDS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING

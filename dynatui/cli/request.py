@@ -12,7 +12,7 @@ from msgspec import structs
 from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import options_of
-from decoder.methods.option import LARGEST_WHOLE, Option
+from decoder.methods.method import LARGEST_WHOLE, Option
 from decoder.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling

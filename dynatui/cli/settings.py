@@ -21,7 +21,7 @@ import msgspec
 from decoder.errors import ConfigError, DecoderError, about, quoted, require, shortened, with_short_quotes
 from decoder.methods import METHODS
 from decoder.methods.dynatree import PRESETS, shipped_preset
-from decoder.methods.option import Option as MethodOption
+from decoder.methods.method import Option as MethodOption
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli.options import instead

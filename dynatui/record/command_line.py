@@ -7,7 +7,7 @@ from typing import Any
 
 from decoder.knobs import RulesName
 from decoder.methods import SIDE_A, base, defaults, options_of
-from decoder.methods.option import differing, option_words
+from decoder.methods.method import differing, option_words
 from decoder.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line

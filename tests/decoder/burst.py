@@ -6,8 +6,7 @@ from typing import ClassVar
 from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, KnobInfo
-from decoder.methods.method import Method
-from decoder.methods.option import Option
+from decoder.methods.method import Method, Option
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 

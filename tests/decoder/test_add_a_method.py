@@ -14,8 +14,7 @@ from decoder.knobs import KnobInfo
 from decoder.methods import METHODS, all_knobs, register
 from decoder.methods.auto import Auto
 from decoder.methods.linear import Linear
-from decoder.methods.method import Method
-from decoder.methods.option import Option
+from decoder.methods.method import Method, Option
 from dynatui import main as cli
 from dynatui.cli import headless
 from dynatui.knobs import rules_in_force

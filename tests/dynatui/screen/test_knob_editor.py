@@ -16,7 +16,7 @@ from msgspec import structs
 from decoder.events import Knob
 from decoder.knobs import KnobName, RulesName
 from decoder.methods.dynatree import PRESETS, DynaTree
-from decoder.methods.option import number
+from decoder.methods.method import number
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from decoder.session.steering import KnobState, Turn
