@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from decoder.errors import ConfigError, require, shortened
+from decoder.errors import ConfigError, quoted, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import (
     alg1,
@@ -60,7 +60,8 @@ def chosen(names: Sequence[str]) -> list[Method]:
     """Methods of the lanes with these names. Raises ConfigError for an unknown name."""
     found = [(name, method_of(name)) for name in names]
     if unknown := [name for name, method in found if method is None]:
-        raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
+        missing = shortened(", ".join(map(quoted, unknown)))
+        raise ConfigError(f"there is no method {missing}; choose from {', '.join(METHODS)}")
     return [_lane_method(name, method) for name, method in found if method]
 
 

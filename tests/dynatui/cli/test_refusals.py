@@ -54,7 +54,7 @@ LINES = (
     ("--temperature warm", "Invalid value for '--temperature'"),
     *((f"--top-p {p}", f"top_p is {p}; give more than 0 and at most 1 (all tokens)") for p in ("0", "1.5", "nan")),
     ("--top-k -1", "top_k is -1; give 1 or more, or 0 for all tokens"),
-    ("--methods dance,ar", "no method dance; choose from dynatree"),
+    ("--methods dance,ar", "no method 'dance'; choose from dynatree"),
     ("--methods ar,ar", "methods contains ar more than once"),
     ("--max-new-tokens 0", "max_new_tokens is 0"),
     ("--seed -1", "Invalid value for '--seed'"),

@@ -125,7 +125,7 @@ def test_replaying_and_following_share_the_settings_of_the_screen_but_not_the_sp
         ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 1)"),
         ("tau_h = nan", "(tau_h from PATH: line 1)"),
         *((f"{name.lower()} = {value}", f"; give {said} ({name.lower()} from PATH") for name, value, said in SAMPLING),
-        ("methods = 'ar,dance'", "no method dance; choose from"),
+        ("methods = 'ar,dance'", "no method 'dance'; choose from"),
         ("methods = 'ar,dance'", " (methods from PATH: line 1)"),
         ("prompt_file = ['nowhere.txt']", "cannot read nowhere.txt: No such file or directory"),
         ("prompt_file = ['nowhere.txt']", "(prompt_file from PATH"),
@@ -182,7 +182,7 @@ def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> No
         *((name, value, f"; give {said} ({name.lower()} from DYNATUI_{name})") for name, value, said in SAMPLING),
         ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; 'perhaps' is not a valid boolean"),
         ("SYMBOLS", "runes", "DYNATUI_SYMBOLS: symbols is 'runes'"),
-        ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
+        ("METHODS", "ar,\x1b[2J", "no method '\\x1b[2J'; choose from"),
     ],
 )
 def test_a_wrong_variable_is_one_line_that_names_it(

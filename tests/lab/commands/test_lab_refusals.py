@@ -34,7 +34,7 @@ SPEED = [
     ("--fixed 2,2", "--fixed is '2,2'; give values such as 5x2, with commas between them"),
     ("--fixed 2x0", "the fixed tree's branching is 0; give 1 or more"),
     ("--methods hf", "hf is measured by --baselines, under the name assisted; leave hf out of --methods"),
-    ("--methods ar,zz", "there is no method zz; choose from "),
+    ("--methods ar,zz", "there is no method 'zz'; choose from "),
     ("--preset paper,zz", "--preset is 'zz'; give one of "),
     ("--json /nonesuch/x", "cannot write /nonesuch/x: No such file or directory; set --json to another"),
     ("--prompt ' ' --prompt-chars 3", "a prompt contains only blanks; give a prompt with words"),
